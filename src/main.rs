@@ -1,0 +1,3 @@
+//! The `hotcount` command.
+
+fn main() {}

@@ -1,0 +1,130 @@
+//! The source port: where deliveries come from, and where their ack tokens are made.
+//!
+//! A source does not know what a like is. An adapter is chosen by URL from the table in [`connect`] and passes the one
+//! conformance suite in `tests/source_conformance.rs`.
+
+use crate::ack::Ack;
+use async_trait::async_trait;
+use bytes::Bytes;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// What the broker says about a message, beside its payload.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Meta {
+    /// The broker's id; a publisher's retry has a new one.
+    pub message_id: Option<String>,
+    /// The message's attributes.
+    pub attributes: Vec<(String, String)>,
+    /// When it was published.
+    pub published_at: Option<SystemTime>,
+    /// Which delivery attempt this is, where the broker counts them.
+    pub attempt: Option<u32>,
+}
+
+/// Bytes and an ack token.
+#[derive(Debug)]
+pub struct Delivery {
+    /// The payload: one event, or poison.
+    pub payload: Bytes,
+    /// When the source received it.
+    pub received_at: SystemTime,
+    /// What the broker says about it; `None` where there is no broker.
+    pub meta: Option<Box<Meta>>,
+    /// The right to acknowledge it.
+    pub ack: Ack,
+}
+
+impl Delivery {
+    /// When the message was published, or received where that is not known.
+    #[must_use]
+    pub fn seen_at(&self) -> SystemTime {
+        self.meta.as_ref().and_then(|m| m.published_at).unwrap_or(self.received_at)
+    }
+}
+
+/// A source's failure.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct SourceError {
+    /// Whether opening the stream again may help. If not, the worker stops with this error.
+    pub transient: bool,
+    /// What happened, and what to do where that is known.
+    pub message: String,
+    /// The cause, where there is one.
+    #[source]
+    pub source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+/// Where deliveries come from.
+#[async_trait]
+pub trait Source: Send + Sync {
+    /// Names the source in quarantine and logs, such as `pubsub://project/subscription`.
+    fn name(&self) -> String;
+
+    /// How many streams serve it best.
+    fn streams(&self) -> usize {
+        1
+    }
+
+    /// How long a delivery may be held before the source takes it back; `None` for as long as one likes.
+    fn max_lease(&self) -> Option<Duration> {
+        None
+    }
+
+    /// The routes that the source answers, for one that is fed over HTTP: the worker's HTTP face mounts them.
+    #[cfg(feature = "http")]
+    fn routes(&self) -> Option<axum::Router> {
+        None
+    }
+
+    /// Opens stream `number`, counted from 0. Opened again after a transient error.
+    async fn open(&self, number: usize) -> Result<Box<dyn Stream>, SourceError>;
+
+    /// Returns when every settled delivery has been acknowledged as far as the source can tell. Called once, at the end
+    /// of a shutdown, after the last token was settled or dropped.
+    async fn close(&self) {}
+}
+
+/// One stream of deliveries. Dropping it stops pulling; tokens of its deliveries stay valid.
+#[async_trait]
+pub trait Stream: Send {
+    /// The next deliveries, up to `max`, at least one; none means that the source has ended.
+    ///
+    /// Cancel safe: a call that is dropped before it answers loses no delivery.
+    async fn pull(&mut self, max: usize) -> Result<Vec<Delivery>, SourceError>;
+}
+
+/// A URL that names no source, or a source that cannot be opened. The text says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The scheme is not in the table.
+    #[error("no source is called '{0}': use pubsub://PROJECT/SUBSCRIPTION or http:")]
+    UnknownScheme(String),
+    /// The rest of the URL, or an option in its query, is not understood.
+    #[error("the source URL '{url}' is not understood: {problem}")]
+    BadUrl {
+        /// The URL as given.
+        url: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// It is understood but does not open.
+    #[error("the source {url} cannot be opened: {problem}")]
+    Unavailable {
+        /// The URL as given.
+        url: String,
+        /// What happened and what to do.
+        problem: String,
+    },
+}
+
+/// The table: opens the source that `url` names.
+///
+/// # Errors
+/// When no adapter has the scheme, the URL is not understood, or the source does not open.
+pub async fn connect(url: &str) -> Result<Arc<dyn Source>, ConnectError> {
+    match url.split_once(':').map_or(url, |(scheme, _)| scheme) {
+        other => Err(ConnectError::UnknownScheme(other.to_owned())),
+    }
+}

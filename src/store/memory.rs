@@ -1,0 +1,111 @@
+//! A store in this process's memory, for trying things out and for tests. Nothing survives the process.
+
+use super::{Applied, Attempt, Counts, Depth, Limits, Listing, Quarantined, Store, StoreError, Tally};
+use crate::batch::{Batch, BatchKey};
+use crate::event::Like;
+use crate::membership::{Decision, decide};
+use async_trait::async_trait;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The store. It commits a batch under one lock, so a concurrent twin sees all of a batch or nothing.
+#[derive(Default)]
+pub struct Memory {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    members: BTreeMap<(String, String), Like>,
+    shards: BTreeMap<(String, u16), i64>,
+    batches: HashMap<BatchKey, Applied>,
+    quarantine: BTreeMap<String, Quarantined>,
+}
+
+impl Memory {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic while the lock is held is a bug in `apply`, which never leaves a batch half done before it can panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Counts for Memory {
+    async fn tally(&self, post: &str, depth: Depth) -> Result<Tally, StoreError> {
+        let state = self.state();
+        let mut tally = Tally::default();
+        for (_, count) in state.shards.range((post.to_owned(), 0)..=(post.to_owned(), u16::MAX)) {
+            tally.count += count;
+            tally.shards += 1;
+        }
+        if depth == Depth::ShardsAndMembers {
+            let of_post = state.members.range((post.to_owned(), String::new())..).take_while(|((p, _), _)| p == post);
+            tally.members = Some(of_post.filter(|(_, like)| like.liked()).count() as u64);
+        }
+        Ok(tally)
+    }
+
+    async fn posts(&self, listing: Listing, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
+        let state = self.state();
+        let posts: BTreeSet<&str> = match listing {
+            Listing::Shards => state.shards.keys().map(|(post, _)| post.as_str()).collect(),
+            Listing::Members => state.members.keys().map(|(post, _)| post.as_str()).collect(),
+        };
+        Ok(posts.into_iter().filter(|p| after.is_none_or(|a| *p > a)).take(limit).map(str::to_owned).collect())
+    }
+
+    async fn quarantined(&self, after: Option<&str>, limit: usize) -> Result<Vec<Quarantined>, StoreError> {
+        let state = self.state();
+        let entries = state.quarantine.values().filter(|e| after.is_none_or(|a| e.id.as_str() > a));
+        Ok(entries.take(limit).cloned().collect())
+    }
+}
+
+#[async_trait]
+impl Store for Memory {
+    async fn apply(&self, batch: &Batch, attempt: Attempt) -> Result<Applied, StoreError> {
+        let mut state = self.state();
+        if let Some(applied) = state.batches.get(&batch.key()) {
+            return Ok(Applied { replayed: true, ..*applied });
+        }
+        let mut applied = Applied::default();
+        for likes in batch.by_post() {
+            let mut sum = 0;
+            for like in likes {
+                let member = (like.post().to_owned(), like.user().to_owned());
+                match decide(state.members.get(&member).map(Like::membership), like) {
+                    Decision::Duplicate => applied.duplicates += 1,
+                    Decision::Stale => applied.stale += 1,
+                    Decision::Write { delta } => {
+                        applied.applied += 1;
+                        sum += i64::from(delta);
+                        state.members.insert(member, like.clone());
+                    }
+                }
+            }
+            if sum != 0 {
+                *state.shards.entry((likes[0].post().to_owned(), attempt.shard)).or_default() += sum;
+            }
+        }
+        if applied.applied > 0 {
+            state.batches.insert(batch.key(), applied);
+        }
+        Ok(applied)
+    }
+
+    async fn quarantine(&self, poison: &[Quarantined]) -> Result<(), StoreError> {
+        let mut state = self.state();
+        for entry in poison {
+            state.quarantine.insert(entry.id.clone(), entry.clone());
+        }
+        Ok(())
+    }
+
+    async fn membership(&self, post: &str, user: &str) -> Result<Option<Like>, StoreError> {
+        Ok(self.state().members.get(&(post.to_owned(), user.to_owned())).cloned())
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { max_writes: 5_000, max_bytes: 16 << 20, lanes: 2, batch_key_lifetime: None }
+    }
+}
