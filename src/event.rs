@@ -3,16 +3,15 @@
 //! [`decode`] is pure and total: any bytes at all become a [`Like`] or a [`Poison`] whose reason names the field. Poison
 //! is quarantined and then acknowledged; it never blocks another delivery.
 
-mod scalar;
+mod wire;
 
 use crate::membership::Membership;
-use scalar::Scalar;
-use serde::Deserialize;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
+use wire::{Scalar, Wire};
 
 /// The longest id in bytes: Firestore's limit for a document id and for an indexed string.
 pub const MAX_ID_BYTES: usize = 1_500;
@@ -140,23 +139,6 @@ impl Poison {
     }
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Wire<'a> {
-    #[serde(borrow, default)]
-    event_id: Scalar<'a>,
-    #[serde(borrow, default)]
-    r#type: Scalar<'a>,
-    #[serde(borrow, default)]
-    post_id: Scalar<'a>,
-    #[serde(borrow, default)]
-    user_id: Scalar<'a>,
-    #[serde(borrow, default)]
-    occurred_at: Scalar<'a>,
-    #[serde(borrow, default)]
-    version: Scalar<'a>,
-}
-
 /// Reads one event. `seen_at` is when the message was published, or received where that is not known; it bounds how
 /// far in the future `occurredAt` may lie, and is never the order itself (a publisher's retry would overtake an unlike).
 ///
@@ -169,7 +151,7 @@ pub fn decode(payload: &[u8], policy: OrderPolicy, seen_at: SystemTime) -> Resul
         Scalar::Text(id) => checked_id("eventId", id)?,
         other => return Err(Poison::new("eventId", other.expected("a string"))),
     };
-    let liked = match &wire.r#type {
+    let liked = match &wire.kind {
         Scalar::Text(t) if t == "like.added" => true,
         Scalar::Text(t) if t == "like.removed" => false,
         Scalar::Text(_) => return Err(Poison::new("type", "neither like.added nor like.removed")),
@@ -177,7 +159,10 @@ pub fn decode(payload: &[u8], policy: OrderPolicy, seen_at: SystemTime) -> Resul
     };
     let (mut post_digits, mut user_digits) = (String::new(), String::new());
     let post = text_or_integer("postId", &wire.post_id, &mut post_digits)?;
-    if post.contains('/') || post == "." || post == ".." || (post.len() >= 4 && post.starts_with("__") && post.ends_with("__"))
+    if post.contains('/')
+        || post == "."
+        || post == ".."
+        || (post.len() >= 4 && post.starts_with("__") && post.ends_with("__"))
     {
         return Err(Poison::new("postId", "not a legal document id (no '/', not '.', '..' or '__…__')"));
     }
