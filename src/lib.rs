@@ -2,8 +2,11 @@
 //! the traffic.
 
 pub mod ack;
+pub mod aggregate;
+pub mod backoff;
 pub mod batch;
 pub mod event;
 pub mod membership;
+pub mod shard;
 pub mod source;
 pub mod store;

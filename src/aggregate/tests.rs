@@ -1,0 +1,160 @@
+//! Folding, sealing and knowing.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+fn buffer(max_writes: usize) -> Aggregator<u32> {
+    Aggregator::new(Config { max_writes, window_likes: 10, ..Config::default() })
+}
+
+fn like(post: &str, user: &str, liked: bool, order: i64) -> Like {
+    Like::new(post, user, &format!("e{order}"), liked, order)
+}
+
+fn key(n: u128) -> BatchKey {
+    BatchKey::from_random(n)
+}
+
+#[test]
+fn likes_of_one_member_are_folded_into_the_newest_and_keep_all_receipts() {
+    let (buffer, now) = (buffer(500), Instant::now());
+    assert_eq!(buffer.add(like("p", "u", true, 2), 1, now), Added::Buffered);
+    assert_eq!(buffer.add(like("p", "u", false, 1), 2, now), Added::Folded);
+    assert_eq!(buffer.add(like("p", "u", false, 3), 3, now), Added::Folded);
+    let sealed = buffer.seal(key(1)).expect("one like waits");
+    assert_eq!(sealed.batch().likes(), [like("p", "u", false, 3)]);
+    assert_eq!(sealed.deliveries(), 3);
+    let receipts = sealed.into_receipts().pop().expect("one like");
+    assert_eq!(receipts.own, Some(3));
+    assert_eq!(receipts.folded, [2, 1]);
+    assert!(buffer.seal(key(2)).is_none());
+}
+
+#[test]
+fn a_batch_holds_the_oldest_likes_and_counts_one_write_a_post_and_the_key() {
+    let (buffer, now) = (buffer(6), Instant::now());
+    for (n, post) in ["b", "a", "b", "c"].iter().enumerate() {
+        buffer.add(like(post, &format!("u{n}"), true, 1), 0, now);
+    }
+    // b, a, b are three likes and two posts: six writes with the key. A third post does not fit.
+    insta::assert_snapshot!(format!("{:?}", buffer.seal(key(1)).expect("full").batch()), @r"
+    batch 00000000-0000-4000-8000-000000000001 · 3 likes
+    + a u1 @1
+    + b u0 @1
+    + b u2 @1
+    ");
+    assert_eq!(buffer.seal(key(2)).expect("the rest").likes(), 1);
+}
+
+#[test]
+fn a_batch_ends_at_its_bytes_but_always_holds_one_like() {
+    let buffer: Aggregator<()> = Aggregator::new(Config { max_bytes: 1_000, ..Config::default() });
+    for n in 0..3 {
+        buffer.add(like("p", &format!("{n}{}", "x".repeat(1_400)), true, 1), (), Instant::now());
+    }
+    assert_eq!(buffer.seal(key(1)).expect("waits").likes(), 1);
+    assert_eq!(buffer.len(), 2);
+}
+
+#[test]
+fn a_batch_is_due_a_linger_after_its_oldest_like() {
+    let (buffer, now) = (buffer(500), Instant::now());
+    assert_eq!(buffer.due_at(), None);
+    buffer.add(like("p", "u", true, 1), 0, now);
+    buffer.add(like("p", "v", true, 1), 0, now + Duration::from_secs(1));
+    assert_eq!(buffer.due_at(), Some(now + Config::default().linger));
+}
+
+#[test]
+fn what_is_not_newer_than_a_durable_like_is_known_and_what_is_newer_is_not() {
+    let (buffer, now) = (buffer(500), Instant::now());
+    buffer.add(like("p", "u", true, 5), 0, now);
+    assert_eq!(buffer.add(like("p", "u", true, 5), 1, now), Added::Folded, "not durable yet");
+    buffer.remember(buffer.seal(key(1)).expect("waits").batch());
+    assert_eq!(buffer.add(like("p", "u", true, 5), 2, now), Added::Known(Known::Duplicate, 2));
+    assert_eq!(buffer.add(like("p", "u", false, 4), 3, now), Added::Known(Known::Stale, 3));
+    assert_eq!(buffer.add(like("p", "u", false, 6), 4, now), Added::Buffered);
+}
+
+#[test]
+fn the_window_forgets_but_never_goes_back_to_an_older_like() {
+    let (buffer, now) = (buffer(500), Instant::now());
+    let durable = |likes| buffer.remember(&Batch::new(key(1), likes));
+    durable(vec![like("p", "u", true, 5)]);
+    durable(vec![like("p", "u", false, 4)]);
+    assert_eq!(buffer.add(like("p", "u", true, 5), 0, now), Added::Known(Known::Duplicate, 0));
+    durable((0..20).map(|n| like("p", &format!("w{n:02}"), true, 1)).collect());
+    assert_eq!(buffer.add(like("p", "u", true, 5), 0, now), Added::Buffered, "forgotten, so the store decides");
+}
+
+#[test]
+fn a_split_batch_keeps_every_receipt_with_its_like_under_new_keys() {
+    let (buffer, now) = (buffer(500), Instant::now());
+    for n in 0..5 {
+        buffer.add(like("p", &format!("u{n}"), true, 1), n, now);
+    }
+    let [some, rest] = buffer.seal(key(1)).expect("waits").split(&[1, 3], [key(2), key(3)]);
+    let users = |s: &Sealed<u32>| s.batch().likes().iter().map(|l| l.user().to_owned()).collect::<Vec<_>>();
+    assert_eq!((users(&some), some.batch().key()), (vec!["u1".to_owned(), "u3".to_owned()], key(2)));
+    assert_eq!(users(&rest), ["u0", "u2", "u4"]);
+    assert_eq!(rest.into_receipts().into_iter().filter_map(|r| r.own).collect::<Vec<_>>(), [0, 2, 4]);
+    let [a, b] = some.halve([key(4), key(5)]);
+    assert_eq!((a.likes(), b.likes()), (1, 1));
+}
+
+#[test]
+fn adders_and_a_sealer_at_once_lose_and_double_nothing() {
+    let buffer = buffer(50);
+    let per_thread = 5_000_u32;
+    let mut sealed = Vec::new();
+    std::thread::scope(|scope| {
+        let adders: Vec<_> = (0..2)
+            .map(|thread| {
+                let buffer = &buffer;
+                scope.spawn(move || {
+                    for n in 0..per_thread {
+                        let user = format!("u{}", n % 97);
+                        buffer.add(like("p", &user, true, i64::from(n)), thread * per_thread + n, Instant::now());
+                    }
+                })
+            })
+            .collect();
+        while !adders.iter().all(std::thread::ScopedJoinHandle::is_finished) {
+            sealed.extend(buffer.seal(key(1)));
+        }
+    });
+    sealed.extend(std::iter::from_fn(|| buffer.seal(key(1))));
+    let mut receipts: Vec<u32> = sealed.into_iter().flat_map(Sealed::into_receipts).flatten().collect();
+    receipts.sort_unstable();
+    assert_eq!(receipts, (0..2 * per_thread).collect::<Vec<_>>());
+}
+
+proptest! {
+    #[test]
+    fn every_seal_is_sorted_and_holds_each_members_newest_like(
+        likes in prop::collection::vec(("[ab]{1,2}", "[a-c]{0,3}x{14,18}[ab]?", any::<bool>(), 0..5_i64), 1..60),
+        max_writes in 3..20_usize,
+    ) {
+        let buffer: Aggregator<()> = Aggregator::new(Config { max_writes, window_likes: 0, ..Config::default() });
+        let mut newest: BTreeMap<(String, String), Like> = BTreeMap::new();
+        for (post, user, liked, order) in likes {
+            let like = like(&post, &user, liked, order);
+            buffer.add(like.clone(), (), Instant::now());
+            let entry = newest.entry((post, user)).or_insert_with(|| like.clone());
+            if like.membership().cmp_newness(&entry.membership()).is_gt() {
+                *entry = like;
+            }
+        }
+        let mut sealed = 0;
+        while let Some(batch) = buffer.seal(key(1)) {
+            let batch = batch.batch();
+            prop_assert!(batch.likes().len() + batch.by_post().count() < max_writes);
+            for like in batch.likes() {
+                prop_assert_eq!(&newest[&(like.post().to_owned(), like.user().to_owned())], like);
+                sealed += 1;
+            }
+        }
+        prop_assert_eq!(sealed, newest.len());
+    }
+}

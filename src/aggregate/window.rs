@@ -1,0 +1,76 @@
+//! The likes whose commit was answered last. It only saves work: a duplicate of one of them is settled without the
+//! store. Memberships are what makes that true, for the newest like stored never gets older.
+
+use super::ByMember;
+use crate::event::Like;
+use foldhash::fast::FixedState;
+use std::cmp::Ordering;
+use std::collections::HashSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What the window knows of a like that is not newer than one whose effect is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// Of the same state.
+    Duplicate,
+    /// Of the other state.
+    Stale,
+}
+
+/// Two generations of at most half the likes each. When the young one is full it becomes the old one, and the old one
+/// is forgotten: one comparison a like instead of a list of who came last.
+pub(super) struct Window {
+    half: usize,
+    generations: Mutex<Generations>,
+}
+
+struct Generations {
+    young: HashSet<ByMember, FixedState>,
+    old: HashSet<ByMember, FixedState>,
+}
+
+impl Window {
+    pub(super) fn new(likes: usize, hasher: FixedState) -> Self {
+        let empty = || HashSet::with_hasher(hasher.clone());
+        Self { half: likes / 2, generations: Mutex::new(Generations { young: empty(), old: empty() }) }
+    }
+
+    pub(super) fn knows(&self, like: &ByMember) -> Option<Known> {
+        if self.half == 0 {
+            return None;
+        }
+        let generations = self.generations();
+        let durable = generations.young.get(like).or_else(|| generations.old.get(like))?;
+        match like.0.membership().cmp_newness(&durable.0.membership()) {
+            Ordering::Greater => None,
+            _ if like.0.liked() == durable.0.liked() => Some(Known::Duplicate),
+            _ => Some(Known::Stale),
+        }
+    }
+
+    pub(super) fn remember(&self, likes: &[Like]) {
+        if self.half == 0 {
+            return;
+        }
+        let mut generations = self.generations();
+        for like in likes {
+            let key = ByMember(like.clone());
+            // Two lanes may answer in either order; the newer like of the two is the one to keep.
+            let known = generations.young.get(&key).or_else(|| generations.old.get(&key));
+            if known.is_some_and(|durable| durable.0.membership().cmp_newness(&like.membership()).is_ge()) {
+                continue;
+            }
+            generations.young.replace(key);
+            if generations.young.len() >= self.half {
+                let Generations { young, old } = &mut *generations;
+                std::mem::swap(young, old);
+                young.clear();
+            }
+        }
+    }
+
+    fn generations(&self) -> MutexGuard<'_, Generations> {
+        // Forgetting is always safe, so a half-made change is too.
+        self.generations.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

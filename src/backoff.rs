@@ -1,0 +1,50 @@
+//! How long to wait before the next attempt: exponential growth with full jitter. Pure; the generator is an argument.
+
+use rand::{Rng, RngExt};
+use std::time::Duration;
+
+/// Bounds of the wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backoff {
+    /// The longest wait after the first failure.
+    pub base: Duration,
+    /// The longest wait of all.
+    pub cap: Duration,
+}
+
+impl Default for Backoff {
+    /// 100 ms is about one commit on the service; 30 s keeps an outage of an hour to some hundred attempts a lane.
+    fn default() -> Self {
+        Self { base: Duration::from_millis(100), cap: Duration::from_secs(30) }
+    }
+}
+
+impl Backoff {
+    /// The wait after `failures` failures in a row: anything from nothing to `base · 2^(failures−1)`, at most `cap`.
+    ///
+    /// Full jitter spreads workers that failed together over the whole interval, so they do not fail together again.
+    pub fn wait(&self, failures: u32, rng: &mut impl Rng) -> Duration {
+        let doubled = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
+        let longest = self.base.saturating_mul(doubled).min(self.cap);
+        longest.mul_f64(rng.random::<f64>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+    use rand::rngs::SmallRng;
+
+    #[test]
+    fn the_wait_doubles_up_to_the_cap_and_fills_the_whole_interval() {
+        let backoff = Backoff { base: Duration::from_millis(100), cap: Duration::from_secs(1) };
+        let mut rng = SmallRng::seed_from_u64(1);
+        for (failures, longest_ms) in [(1, 100), (2, 200), (4, 800), (5, 1_000), (99, 1_000)] {
+            let waits: Vec<_> = (0..1_000).map(|_| backoff.wait(failures, &mut rng).as_millis()).collect();
+            assert!(waits.iter().all(|w| *w <= longest_ms), "{failures}");
+            assert!(waits.iter().any(|w| *w < longest_ms / 10), "{failures}");
+            assert!(waits.iter().any(|w| *w > longest_ms * 9 / 10), "{failures}");
+        }
+    }
+}
