@@ -6,7 +6,7 @@
 pub mod memory;
 
 use crate::batch::Batch;
-use crate::event::{Like, Poison};
+use crate::event::Like;
 use async_trait::async_trait;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -113,15 +113,6 @@ pub struct Quarantined {
     pub received_at: SystemTime,
     /// Which delivery attempt this was, where the broker counts them.
     pub delivery_attempt: Option<u32>,
-}
-
-impl Quarantined {
-    /// Poison with the source's name but not yet its reason turned into an entry.
-    #[must_use]
-    pub fn because(mut self, poison: &Poison) -> Self {
-        self.reason = poison.to_string();
-        self
-    }
 }
 
 /// The first 32 hex digits of SHA-256 over the source's name and message id, or over the payload where there is no

@@ -1,0 +1,322 @@
+//! A sealed batch on its way to being durable: apply it under its key, retry by class, then settle its receipts.
+//!
+//! Acknowledging comes last. A receipt that is dropped on any way out of here means redelivery, never loss.
+
+mod piece;
+
+use crate::ack::{Confirmation, Settlement};
+use crate::aggregate::{Aggregator, Receipts, Sealed};
+use crate::backoff::Backoff;
+use crate::batch::BatchKey;
+use crate::event::Poison;
+use crate::progress::Progress;
+use crate::receipt::Receipt;
+use crate::shard::LaneShard;
+use crate::store::{Applied, ErrorClass, Store, StoreError};
+use crate::telemetry::Metric;
+use piece::{Piece, State};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+use std::num::NonZeroU16;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, watch};
+
+/// A batch that failed so often in a row is halved, whatever the class: "too large" hides behind several codes.
+const HALVE_AFTER: u32 = 3;
+
+/// Refused credentials so often in a row are no token that is being refreshed.
+const UNAUTHENTICATED_LIMIT: u32 = 5;
+
+/// A like that is refused alone so often, while no other like commits, means that everything is refused.
+const LONE_REFUSALS: u32 = 5;
+
+/// How batches are retried and spread.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// How many shards the lanes choose from. 64: a commit a second on each is far below what one document takes.
+    pub shards: NonZeroU16,
+    /// The wait between attempts.
+    pub backoff: Backoff,
+    /// How long a batch is kept and tried again, from the arrival of its oldest like. 55 minutes: a little less than
+    /// the 60 for which Google's client extends a lease.
+    pub retry_deadline: Duration,
+    /// A commit slower than this makes the lane pick another shard. 2 s: ten times a usual commit on the service.
+    pub slow_commit: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            shards: NonZeroU16::MIN.saturating_add(63),
+            backoff: Backoff::default(),
+            retry_deadline: Duration::from_secs(55 * 60),
+            slow_commit: Duration::from_secs(2),
+        }
+    }
+}
+
+/// What the lanes of one worker share.
+pub struct Shared {
+    /// Where batches go.
+    pub store: Arc<dyn Store>,
+    /// Told which likes are durable.
+    pub aggregator: Arc<Aggregator<Receipt>>,
+    /// The numbers.
+    pub progress: Arc<Progress>,
+    /// Where a like goes that the store refuses for good.
+    pub poison: mpsc::Sender<(Receipt, Poison)>,
+    /// Where acknowledgements wait for the broker's answer.
+    pub confirmations: mpsc::Sender<Confirmation>,
+    /// When everything must be given up, once a shutdown has begun.
+    pub drain_deadline: watch::Receiver<Option<Instant>>,
+    /// The policy.
+    pub config: Config,
+}
+
+/// One of the worker's concurrent commits.
+pub struct Lane {
+    shared: Arc<Shared>,
+    rng: SmallRng,
+    shard: LaneShard,
+}
+
+/// What to do with a piece after an attempt.
+enum Next {
+    Done,
+    Retry(Piece),
+    Split(Vec<Piece>),
+}
+
+impl Lane {
+    /// A lane with its own seeded randomness: shard choice, jitter and batch keys.
+    #[must_use]
+    pub fn new(shared: Arc<Shared>, seed: u64) -> Self {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let shard = LaneShard::new(shared.config.shards, &mut rng);
+        Self { shared, rng, shard }
+    }
+
+    /// A key for a batch of this lane.
+    pub fn new_key(&mut self) -> BatchKey {
+        BatchKey::from_random(self.rng.random())
+    }
+
+    /// Flushes one batch: returns when each of its receipts is settled, or dropped at a deadline.
+    ///
+    /// # Errors
+    /// The store cannot work: the worker must stop. Nothing more of the batch was acknowledged.
+    pub async fn flush(&mut self, sealed: Sealed<Receipt>) -> Result<(), StoreError> {
+        // A stack: the part that is tried next is at the end. While a part fails, the others wait; so an outage halves
+        // one part again and again, never all of them.
+        let mut pieces = vec![Piece::new(sealed)];
+        while let Some(mut piece) = pieces.pop() {
+            let deadline = piece.sealed.oldest() + self.shared.config.retry_deadline;
+            let attempt = piece.next_attempt(self.shard.current());
+            let started = now();
+            let answer = tokio::select! {
+                biased;
+                () = self.expire(deadline) => {
+                    self.leave(piece);
+                    continue;
+                }
+                answer = self.shared.store.apply(piece.sealed.batch(), attempt) => answer,
+            };
+            let took = now().saturating_duration_since(started);
+            if took > self.shared.config.slow_commit {
+                self.shard.pick_again(&mut self.rng);
+            }
+            let next = match answer {
+                Ok(applied) => {
+                    self.settle(piece, &applied, took).await;
+                    Next::Done
+                }
+                Err(error) => self.after(error, piece, !pieces.is_empty()).await?,
+            };
+            match next {
+                Next::Done => {}
+                Next::Retry(piece) => {
+                    let wait = self.shared.config.backoff.wait(piece.state.failures.max(1), &mut self.rng);
+                    tokio::select! {
+                        biased;
+                        () = self.expire(deadline) => self.leave(piece),
+                        () = tokio::time::sleep(wait) => pieces.push(piece),
+                    }
+                }
+                Next::Split(parts) => {
+                    // What is refused alone goes to the bottom: a like of another part that commits first is the
+                    // proof that the store works and this like does not.
+                    let (alone, others): (Vec<_>, Vec<_>) = parts.into_iter().partition(|p| p.state.lone_refusals > 0);
+                    pieces.splice(0..0, alone);
+                    pieces.extend(others.into_iter().rev());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Decides by class what follows a failed attempt.
+    async fn after(&mut self, error: StoreError, mut piece: Piece, others_wait: bool) -> Result<Next, StoreError> {
+        let class = error.class.clone();
+        let name = class_name(&class);
+        tracing::debug!(batch = %piece.sealed.batch().key(), class = name, "an attempt failed: {error}");
+        match class {
+            ErrorClass::CannotWork => return Err(error),
+            ErrorClass::Contended(places) => {
+                return Ok(self.part_contended(piece, &places));
+            }
+            ErrorClass::BatchCannotWork => {
+                Metric::FailedAttempts.add_labelled("class", name, 1);
+                return self.isolate(piece, error, others_wait).await;
+            }
+            ErrorClass::Unauthenticated => {
+                if self.shared.progress.unauthenticated() >= UNAUTHENTICATED_LIMIT {
+                    return Err(StoreError { class: ErrorClass::CannotWork, ..error });
+                }
+            }
+            ErrorClass::DidNotCommit => self.shard.pick_again(&mut self.rng),
+            ErrorClass::Unknown => piece.state.resuming = true,
+        }
+        if self.shared.progress.failure(name) {
+            tracing::warn!("the store fails as a whole; pulling stops, batches and their leases are kept: {error}");
+        }
+        piece.state.failures += 1;
+        if piece.state.failures.is_multiple_of(HALVE_AFTER) && piece.sealed.likes() > 1 {
+            Metric::Splits.add_labelled("why", "failing", 1);
+            return Ok(Next::Split(self.halve(piece)));
+        }
+        Ok(Next::Retry(piece))
+    }
+
+    /// The likes that others keep writing, in a batch of their own; the rest goes first. This is a race, not a failure
+    /// of the store, so it does not pause the worker.
+    fn part_contended(&mut self, piece: Piece, places: &[usize]) -> Next {
+        Metric::FailedAttempts.add_labelled("class", "contended", 1);
+        let keys = [self.new_key(), self.new_key()];
+        let state = State { failures: piece.state.failures + 1, resuming: true, ..piece.state };
+        let likes = piece.sealed.likes();
+        let [contended, rest] = piece.sealed.split(places, keys);
+        let contended = Piece { sealed: contended, state };
+        if contended.sealed.likes() == likes {
+            return Next::Retry(contended);
+        }
+        Metric::Splits.add_labelled("why", "contended", 1);
+        Next::Split(vec![Piece::new(rest), contended])
+    }
+
+    fn halve(&mut self, piece: Piece) -> Vec<Piece> {
+        let keys = [self.new_key(), self.new_key()];
+        piece.sealed.halve(keys).into_iter().map(|sealed| Piece { sealed, state: piece.state }).collect()
+    }
+
+    /// A batch that the store refuses for what is in it: halved until the offender is alone. Alone, it is quarantined
+    /// once another like has committed since, for until then everything may be refused.
+    async fn isolate(&mut self, mut piece: Piece, error: StoreError, others_wait: bool) -> Result<Next, StoreError> {
+        piece.state.refused_at_commits.get_or_insert(self.shared.progress.commits());
+        if piece.sealed.likes() > 1 {
+            Metric::Splits.add_labelled("why", "refused", 1);
+            return Ok(Next::Split(self.halve(piece)));
+        }
+        piece.state.lone_refusals += 1;
+        piece.state.failures += 1;
+        let like = piece.sealed.batch().likes()[0].clone();
+        let another_committed =
+            piece.state.refused_at_commits.is_some_and(|then| self.shared.progress.commits() > then);
+        if !another_committed {
+            if others_wait {
+                return Ok(Next::Split(vec![piece]));
+            }
+            if piece.state.lone_refusals >= LONE_REFUSALS {
+                let message = format!("the store refuses every like, so nothing is quarantined: {error}");
+                return Err(StoreError { class: ErrorClass::CannotWork, message, source: error.source });
+            }
+            return Ok(Next::Retry(piece));
+        }
+        // Its effect may be durable through another batch; then it only has to be settled.
+        match self.shared.store.membership(like.post(), like.user()).await {
+            Ok(Some(stored)) if like.membership().cmp_newness(&stored.membership()).is_le() => {
+                let same = stored.liked() == like.liked();
+                let applied = Applied { duplicates: u64::from(same), stale: u64::from(!same), ..Applied::default() };
+                self.settle(piece, &applied, Duration::ZERO).await;
+            }
+            Ok(_) => self.quarantine(piece, &error).await,
+            Err(read) if read.class == ErrorClass::CannotWork => return Err(read),
+            Err(_) => return Ok(Next::Retry(piece)),
+        }
+        Ok(Next::Done)
+    }
+
+    /// Quarantines the like of a piece of one. The deliveries folded into it are dropped: they come back and are
+    /// decided without it.
+    async fn quarantine(&self, piece: Piece, error: &StoreError) {
+        let mut left = 0;
+        for Receipts { own, folded } in piece.sealed.into_receipts() {
+            left += folded.len();
+            drop(folded);
+            if let Some(receipt) = own {
+                // A closed channel drops the receipt, and dropped means delivered again.
+                let _ = self.shared.poison.send((receipt, Poison::refused_by_store(error.message.clone()))).await;
+            }
+        }
+        self.shared.progress.leave(left);
+    }
+
+    /// The batch is durable: remember it, then acknowledge.
+    async fn settle(&self, piece: Piece, applied: &Applied, took: Duration) {
+        let progress = &self.shared.progress;
+        let folded = piece.sealed.deliveries() - piece.sealed.likes();
+        self.shared.aggregator.remember(piece.sealed.batch());
+        progress.commit(applied, folded);
+        Metric::CommitSeconds.observe(took);
+        progress.commit_latency.record(took);
+        let oldest = piece.sealed.oldest();
+        for receipt in piece.sealed.into_receipts().into_iter().flatten() {
+            if let Some(confirmation) = receipt.settle(&Settlement::Counted) {
+                // Closed only when the worker is being torn down; then nobody waits for the broker's answer.
+                let _ = self.shared.confirmations.send(confirmation).await;
+            }
+        }
+        let waited = now().saturating_duration_since(oldest);
+        Metric::SettleSeconds.observe(waited);
+        progress.settle_latency.record(waited);
+    }
+
+    /// Drops what cannot be kept any longer.
+    fn leave(&self, piece: Piece) {
+        let deliveries = piece.sealed.deliveries();
+        tracing::warn!(deliveries, "a batch could not be committed in time and is left to redelivery");
+        drop(piece);
+        self.shared.progress.leave(deliveries);
+    }
+
+    /// Returns at the batch's own deadline, or at the drain's where that comes first.
+    async fn expire(&self, batch_deadline: Instant) {
+        let mut drain = self.shared.drain_deadline.clone();
+        loop {
+            let deadline = drain.borrow_and_update().map_or(batch_deadline, |d| d.min(batch_deadline));
+            tokio::select! {
+                () = tokio::time::sleep_until(deadline.into()) => return,
+                changed = drain.changed() => if changed.is_err() {
+                    // Nobody is left who could begin a shutdown.
+                    return tokio::time::sleep_until(deadline.into()).await;
+                },
+            }
+        }
+    }
+}
+
+/// The time of the runtime's clock, which tests pause.
+pub(crate) fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+fn class_name(class: &ErrorClass) -> &'static str {
+    match class {
+        ErrorClass::DidNotCommit => "did_not_commit",
+        ErrorClass::Unknown => "unknown",
+        ErrorClass::Unauthenticated => "unauthenticated",
+        ErrorClass::CannotWork => "cannot_work",
+        ErrorClass::BatchCannotWork => "batch_cannot_work",
+        ErrorClass::Contended(_) => "contended",
+    }
+}

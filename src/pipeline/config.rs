@@ -1,0 +1,194 @@
+//! Every setting of the engine with its default and its reason, and which of them cannot work together.
+
+use crate::aggregate;
+use crate::event::OrderPolicy;
+use crate::flush;
+use crate::store::Limits;
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::time::Duration;
+
+/// The engine's settings. Names in messages are those of the command line.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where the order of likes comes from.
+    pub order: OrderPolicy,
+    /// Deliveries held at most, from pull to settling. 100,000: two seconds of 50,000 a second.
+    pub max_held_deliveries: usize,
+    /// Bytes held at most, payloads, tokens and bookkeeping included. 256 MiB.
+    pub max_held_bytes: usize,
+    /// Documents in one commit, batch key and increments included; `None` takes what suits the store.
+    pub batch_writes: Option<usize>,
+    /// How long a like may wait for company.
+    pub linger: Duration,
+    /// Likes whose commit was answered that are remembered to save work.
+    pub window_likes: usize,
+    /// Commits at once; `None` takes what suits the store.
+    pub lanes: Option<usize>,
+    /// Retries and shards.
+    pub flush: flush::Config,
+    /// How long a shutdown may take to flush and settle. 25 s: orchestrators kill after 30.
+    pub drain_timeout: Duration,
+    /// Grows into every choice the engine makes at random.
+    pub seed: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let aggregate = aggregate::Config::default();
+        Self {
+            order: OrderPolicy::default(),
+            max_held_deliveries: 100_000,
+            max_held_bytes: 256 << 20,
+            batch_writes: None,
+            linger: aggregate.linger,
+            window_likes: aggregate.window_likes,
+            lanes: None,
+            flush: flush::Config::default(),
+            drain_timeout: Duration::from_secs(25),
+            seed: 0,
+        }
+    }
+}
+
+/// Two settings that cannot work together; the sentence names both.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Conflict(pub String);
+
+impl Config {
+    /// Refuses settings that cannot work together, or with the store's limits and the source's lease.
+    ///
+    /// # Errors
+    /// The first conflict found.
+    pub fn check(&self, limits: &Limits, max_lease: Option<Duration>) -> Result<(), Conflict> {
+        let refuse = |text: String| Err(Conflict(text));
+        let writes = self.batch_writes.unwrap_or(limits.max_writes);
+        if writes < 3 {
+            return refuse(format!(
+                "--batch-writes {writes} leaves no room for a like: a commit also holds a shard and its key; use 3 or more"
+            ));
+        }
+        if writes > limits.max_writes {
+            return refuse(format!(
+                "--batch-writes {writes} is more than the {} that --store takes in one commit",
+                limits.max_writes
+            ));
+        }
+        let full = self.aggregate(limits).full_batch_likes();
+        if self.max_held_deliveries < full {
+            return refuse(format!(
+                "--max-held {} is less than the {full} likes of a full batch (--batch-writes {writes}), so no batch could ever fill",
+                self.max_held_deliveries
+            ));
+        }
+        if self.lanes == Some(0) {
+            return refuse("--lanes 0 would never commit anything; use 1 or more".to_owned());
+        }
+        if let Some(lease) = max_lease {
+            if self.linger >= lease {
+                return refuse(format!(
+                    "--linger-ms {} is not shorter than the {} s for which --source keeps a lease",
+                    self.linger.as_millis(),
+                    lease.as_secs()
+                ));
+            }
+            if self.flush.retry_deadline >= lease {
+                return refuse(format!(
+                    "--retry-deadline-s {} is not shorter than the {} s for which --source keeps a lease",
+                    self.flush.retry_deadline.as_secs(),
+                    lease.as_secs()
+                ));
+            }
+        }
+        if let Some(lifetime) = limits.batch_key_lifetime
+            && lifetime <= self.flush.retry_deadline
+        {
+            return refuse(format!(
+                "the batch-key lifetime of {} s (batch_key_lifetime_s in --store) is not longer than --retry-deadline-s {}, so a retry could miss its own key",
+                lifetime.as_secs(),
+                self.flush.retry_deadline.as_secs()
+            ));
+        }
+        Ok(())
+    }
+
+    /// The retry deadline that suits a source: a little less than its lease, and never more than the default.
+    #[must_use]
+    pub fn retry_deadline_for(max_lease: Option<Duration>) -> Duration {
+        let default = flush::Config::default().retry_deadline;
+        max_lease.map_or(default, |lease| default.min(lease.mul_f64(0.9)))
+    }
+
+    pub(super) fn aggregate(&self, limits: &Limits) -> aggregate::Config {
+        aggregate::Config {
+            max_writes: self.batch_writes.unwrap_or(limits.max_writes),
+            max_bytes: limits.max_bytes,
+            linger: self.linger,
+            window_likes: self.window_likes,
+            seed: self.seed_of("hash", 0),
+        }
+    }
+
+    /// Poison that may wait for the quarantine: a tenth of the window, so that nine tenths stay for the healthy.
+    pub(super) fn max_held_poison(&self) -> usize {
+        (self.max_held_deliveries / 10).max(1)
+    }
+
+    /// A seed of its own for every part that chooses at random.
+    pub(super) fn seed_of(&self, part: &str, number: usize) -> u64 {
+        let mut hasher = foldhash::quality::FixedState::with_seed(self.seed).build_hasher();
+        part.hash(&mut hasher);
+        number.hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits {
+        max_writes: 500,
+        max_bytes: 3 << 20,
+        lanes: 2,
+        batch_key_lifetime: Some(Duration::from_secs(7 * 86_400)),
+    };
+
+    fn sentence(change: impl FnOnce(&mut Config)) -> String {
+        let mut config = Config::default();
+        change(&mut config);
+        config.check(&LIMITS, Some(Duration::from_secs(3_600))).expect_err("a conflict").0
+    }
+
+    #[test]
+    fn the_defaults_work_together() {
+        assert_eq!(Config::default().check(&LIMITS, Some(Duration::from_secs(3_600))), Ok(()));
+    }
+
+    #[test]
+    fn a_conflict_names_both_settings() {
+        let cases = [
+            (sentence(|c| c.max_held_deliveries = 100), ["--max-held 100", "--batch-writes 500"]),
+            (sentence(|c| c.linger = Duration::from_secs(3_600)), ["--linger-ms 3600000", "--source keeps a lease"]),
+            (
+                sentence(|c| c.flush.retry_deadline = Duration::from_secs(3_600)),
+                ["--retry-deadline-s 3600", "--source keeps a lease"],
+            ),
+            (sentence(|c| c.batch_writes = Some(600)), ["--batch-writes 600", "--store"]),
+        ];
+        for (sentence, names) in cases {
+            for name in names {
+                assert!(sentence.contains(name), "{sentence}");
+            }
+        }
+        let short = Limits { batch_key_lifetime: Some(Duration::from_secs(60)), ..LIMITS };
+        let sentence = Config::default().check(&short, None).expect_err("a conflict").0;
+        assert!(sentence.contains("batch_key_lifetime_s") && sentence.contains("--retry-deadline-s"), "{sentence}");
+    }
+
+    #[test]
+    fn the_retry_deadline_stays_below_the_lease() {
+        assert_eq!(Config::retry_deadline_for(Some(Duration::from_secs(10))), Duration::from_secs(9));
+        assert_eq!(Config::retry_deadline_for(None), Duration::from_secs(3_300));
+    }
+}

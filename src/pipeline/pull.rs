@@ -1,0 +1,135 @@
+//! One stream of the source: pull while there is room, decode, add.
+
+use super::Work;
+use crate::ack::{Confirmation, Settlement};
+use crate::aggregate::{Added, Known};
+use crate::backoff::Backoff;
+use crate::event::{OrderPolicy, Poison, decode};
+use crate::flush::now;
+use crate::progress::Progress;
+use crate::receipt::{Held, Receipt};
+use crate::source::{Delivery, Source, SourceError, Stream};
+use crate::telemetry::Metric;
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+/// Deliveries taken at once. About a third of a millisecond of decoding, so that one task does not keep a thread long.
+const MAX_PULL: usize = 1_000;
+
+/// The task of one stream.
+pub(super) struct Puller {
+    pub(super) source: Arc<dyn Source>,
+    pub(super) number: usize,
+    pub(super) work: Arc<Work>,
+    pub(super) held: Arc<Held>,
+    pub(super) progress: Arc<Progress>,
+    pub(super) poison: mpsc::Sender<(Receipt, Poison)>,
+    pub(super) confirmations: mpsc::Sender<Confirmation>,
+    pub(super) order: OrderPolicy,
+    pub(super) backoff: Backoff,
+    pub(super) stop: CancellationToken,
+}
+
+impl Puller {
+    /// Pulls until the source ends or the worker stops pulling. A transient error opens the stream again, later each
+    /// time; any other ends the worker.
+    pub(super) async fn run(self, seed: u64) -> Result<(), SourceError> {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let mut failures = 0;
+        loop {
+            let error = tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return Ok(()),
+                ended = self.serve(&mut failures) => match ended {
+                    Ok(()) => return Ok(()),
+                    Err(error) => error,
+                },
+            };
+            if !error.transient {
+                return Err(error);
+            }
+            failures += 1;
+            Metric::StreamRestarts.add(1);
+            tracing::warn!(stream = self.number, failures, "the stream is opened again: {error}");
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return Ok(()),
+                () = tokio::time::sleep(self.backoff.wait(failures, &mut rng)) => {}
+            }
+        }
+    }
+
+    /// Serves one opening of the stream. Cancelling it between deliveries loses none: `pull` is cancel safe, and what
+    /// it has answered is taken without an await.
+    async fn serve(&self, failures: &mut u32) -> Result<(), SourceError> {
+        let mut stream = self.source.open(self.number).await?;
+        loop {
+            self.progress.store_works().await;
+            let room = self.held.room().await.min(MAX_PULL);
+            let deliveries = self.pull(&mut *stream, room).await?;
+            if deliveries.is_empty() {
+                return Ok(());
+            }
+            *failures = 0;
+            for confirmation in self.take(deliveries) {
+                // Closed only when the worker is being torn down; then nobody waits for the broker's answer.
+                let _ = self.confirmations.send(confirmation).await;
+            }
+        }
+    }
+
+    async fn pull(&self, stream: &mut dyn Stream, room: usize) -> Result<Vec<Delivery>, SourceError> {
+        self.progress.set_pulling(true);
+        let pulled = stream.pull(room).await;
+        if pulled.is_err() {
+            self.progress.set_pulling(false);
+        }
+        pulled
+    }
+
+    /// Decodes and adds. What is known already is settled here and may have confirmations to wait for.
+    fn take(&self, deliveries: Vec<Delivery>) -> Vec<Confirmation> {
+        self.progress.receive(deliveries.len());
+        let (mut duplicates, mut stale, mut confirmations) = (0, 0, Vec::new());
+        let arrived = now();
+        for delivery in deliveries {
+            let decoded = decode(&delivery.payload, self.order, delivery.seen_at());
+            let receipt = Receipt::new(delivery, &self.held);
+            let like = match decoded {
+                Ok(like) => like,
+                Err(poison) => {
+                    self.quarantine(receipt, poison);
+                    continue;
+                }
+            };
+            match self.work.aggregator.add(like, receipt, arrived) {
+                Added::Buffered | Added::Folded => {}
+                Added::Known(known, receipt) => {
+                    match known {
+                        Known::Duplicate => duplicates += 1,
+                        Known::Stale => stale += 1,
+                    }
+                    confirmations.extend(receipt.settle(&Settlement::Counted));
+                }
+            }
+        }
+        self.progress.known(duplicates, stale);
+        let budget = self.held.budget();
+        Metric::HeldDeliveries.set(budget.deliveries());
+        Metric::HeldBytes.set(budget.bytes());
+        if !self.work.aggregator.is_empty() {
+            self.work.ready.notify_one();
+        }
+        confirmations
+    }
+
+    /// Poison never waits for room: without it the delivery is dropped and comes back.
+    fn quarantine(&self, receipt: Receipt, poison: Poison) {
+        if self.poison.try_send((receipt, poison)).is_err() {
+            self.progress.leave(1);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Where poison waits for the quarantine. It has room of its own, so it never blocks a healthy delivery.
+
+use crate::ack::Settlement;
+use crate::backoff::Backoff;
+use crate::event::Poison;
+use crate::flush::now;
+use crate::progress::Progress;
+use crate::receipt::Receipt;
+use crate::store::{ErrorClass, Store, StoreError};
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, watch};
+
+/// Poison that is kept with one call: a payload may have 10 MiB, and a commit of Firestore takes as much.
+const ENTRIES_A_CALL: usize = 50;
+
+/// A reason is logged once in this time, with how often it came up since.
+const LOG_EVERY: Duration = Duration::from_secs(60);
+
+/// Reasons told apart in the log at once; the reasons carry text from outside, so their number needs a limit.
+const MAX_REASONS: usize = 1_000;
+
+/// Moves poison into the store's quarantine, then acknowledges it.
+pub struct Quarantine {
+    /// Where it is kept.
+    pub store: Arc<dyn Store>,
+    /// The source's name, kept with each entry.
+    pub source: String,
+    /// The numbers.
+    pub progress: Arc<Progress>,
+    /// The wait between attempts.
+    pub backoff: Backoff,
+    /// How long an entry is tried again before it is left to redelivery.
+    pub retry_deadline: Duration,
+    /// When everything must be given up, once a shutdown has begun.
+    pub drain_deadline: watch::Receiver<Option<Instant>>,
+}
+
+impl Quarantine {
+    /// Works until `poison` is closed and empty. What cannot be kept is dropped, so that it is delivered again; it is
+    /// never acknowledged.
+    ///
+    /// # Errors
+    /// The store cannot work.
+    pub async fn run(self, mut poison: mpsc::Receiver<(Receipt, Poison)>, seed: u64) -> Result<(), StoreError> {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let mut log = Log::default();
+        let mut waiting = Vec::with_capacity(ENTRIES_A_CALL);
+        while poison.recv_many(&mut waiting, ENTRIES_A_CALL).await > 0 {
+            waiting.iter().for_each(|(_, reason)| log.note(reason, now()));
+            self.keep(std::mem::take(&mut waiting), &mut rng).await?;
+        }
+        Ok(())
+    }
+
+    async fn keep(&self, poison: Vec<(Receipt, Poison)>, rng: &mut SmallRng) -> Result<(), StoreError> {
+        let entries: Vec<_> = poison.iter().map(|(receipt, why)| receipt.quarantined(&self.source, why)).collect();
+        let give_up = now() + self.retry_deadline;
+        let mut failures = 0;
+        loop {
+            let error = match self.store.quarantine(&entries).await {
+                Ok(()) => {
+                    for (receipt, reason) in poison {
+                        self.progress.quarantine(reason.field);
+                        // The broker's answer is not awaited: poison that comes back is kept under the same id.
+                        drop(receipt.settle(&Settlement::Quarantined(reason)));
+                    }
+                    return Ok(());
+                }
+                Err(error) if error.class == ErrorClass::CannotWork => return Err(error),
+                Err(error) => error,
+            };
+            failures += 1;
+            let wait = self.backoff.wait(failures, rng);
+            let deadline = self.drain_deadline.borrow().map_or(give_up, |drain| drain.min(give_up));
+            if error.class == ErrorClass::BatchCannotWork || now() + wait >= deadline {
+                tracing::error!(
+                    deliveries = poison.len(),
+                    "poison could not be quarantined and is left to redelivery: {error}"
+                );
+                self.progress.leave(poison.len());
+                return Ok(());
+            }
+            tokio::time::sleep(wait).await;
+        }
+    }
+}
+
+/// Says a reason once a minute, not once a message.
+#[derive(Default)]
+struct Log {
+    said: HashMap<String, (Instant, u64)>,
+}
+
+impl Log {
+    fn note(&mut self, reason: &Poison, now: Instant) {
+        if self.said.len() >= MAX_REASONS {
+            self.said.clear();
+        }
+        let text = reason.to_string();
+        match self.said.get_mut(&text) {
+            Some((last, unsaid)) if now.saturating_duration_since(*last) < LOG_EVERY => *unsaid += 1,
+            Some((last, unsaid)) => {
+                tracing::warn!(deliveries = *unsaid + 1, "poison quarantined: {text}");
+                (*last, *unsaid) = (now, 0);
+            }
+            None => {
+                tracing::warn!("poison quarantined: {text}");
+                self.said.insert(text, (now, 0));
+            }
+        }
+    }
+}

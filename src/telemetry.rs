@@ -1,0 +1,153 @@
+//! Every metric of the worker in one place: its name, and when it moves. Latencies also go to histograms that keep
+//! every percentile, for the report at the end of a run.
+
+use hdrhistogram::Histogram;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// Longest latency that a histogram keeps apart: an hour, the longest lease.
+const MAX_MICROS: u64 = 3_600_000_000;
+
+/// The worker's metrics. A store counts its own reads and writes beside these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Metric {
+    /// Counter: a delivery was pulled.
+    Received,
+    /// Counter: a like was written.
+    Applied,
+    /// Counter: a delivery was folded into a newer like of the same member in its batch.
+    Folded,
+    /// Counter: a like was not newer than what is stored, of the same state. Label `layer`: `window` or `membership`.
+    Duplicates,
+    /// Counter: a like was not newer than what is stored, of the other state. Label `layer`: `window` or `membership`.
+    Stale,
+    /// Counter: a delivery was quarantined. Label `field`.
+    Poison,
+    /// Counter: a delivery was dropped and is left to redelivery.
+    Redelivered,
+    /// Counter: the broker did not confirm an acknowledgement; the delivery may come back.
+    UnconfirmedAcks,
+    /// Counter: a batch was applied. Label `replayed`: whether its key showed that it had committed before.
+    Batches,
+    /// Counter: an attempt at a batch failed. Label `class`.
+    FailedAttempts,
+    /// Counter: a batch was split. Label `why`: `contended`, `refused` or `failing`.
+    Splits,
+    /// Counter: a stream of the source was opened again after an error.
+    StreamRestarts,
+    /// Gauge: deliveries held, from pull to settling.
+    HeldDeliveries,
+    /// Gauge: bytes held, from pull to settling.
+    HeldBytes,
+    /// Gauge: likes that wait in the buffer.
+    Buffered,
+    /// Gauge: 1 while the store fails as a whole and nothing is pulled.
+    Paused,
+    /// Histogram in seconds: one attempt at a batch that was answered.
+    CommitSeconds,
+    /// Histogram in seconds: from pull of the oldest delivery of a batch to its settling.
+    SettleSeconds,
+}
+
+impl Metric {
+    /// The name that Prometheus sees.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Received => "hotcount_deliveries_received_total",
+            Self::Applied => "hotcount_likes_applied_total",
+            Self::Folded => "hotcount_deliveries_folded_total",
+            Self::Duplicates => "hotcount_likes_duplicate_total",
+            Self::Stale => "hotcount_likes_stale_total",
+            Self::Poison => "hotcount_deliveries_poison_total",
+            Self::Redelivered => "hotcount_deliveries_redelivered_total",
+            Self::UnconfirmedAcks => "hotcount_acks_unconfirmed_total",
+            Self::Batches => "hotcount_batches_total",
+            Self::FailedAttempts => "hotcount_batch_attempts_failed_total",
+            Self::Splits => "hotcount_batches_split_total",
+            Self::StreamRestarts => "hotcount_stream_restarts_total",
+            Self::HeldDeliveries => "hotcount_held_deliveries",
+            Self::HeldBytes => "hotcount_held_bytes",
+            Self::Buffered => "hotcount_buffered_likes",
+            Self::Paused => "hotcount_paused",
+            Self::CommitSeconds => "hotcount_commit_seconds",
+            Self::SettleSeconds => "hotcount_settle_seconds",
+        }
+    }
+
+    /// Moves a counter.
+    pub fn add(self, n: u64) {
+        if n > 0 {
+            metrics::counter!(self.name()).increment(n);
+        }
+    }
+
+    /// Moves a counter with a label.
+    pub fn add_labelled(self, label: &'static str, value: &'static str, n: u64) {
+        if n > 0 {
+            metrics::counter!(self.name(), label => value).increment(n);
+        }
+    }
+
+    /// Sets a gauge.
+    pub fn set(self, value: usize) {
+        // A gauge is a float for Prometheus; above 2^53 it would round.
+        metrics::gauge!(self.name()).set(value as f64);
+    }
+
+    /// Adds one latency to a histogram.
+    pub fn observe(self, latency: Duration) {
+        metrics::histogram!(self.name()).record(latency.as_secs_f64());
+    }
+}
+
+/// Latencies with every percentile, in microseconds.
+#[derive(Debug)]
+pub struct Latencies(Mutex<Histogram<u64>>);
+
+impl Default for Latencies {
+    fn default() -> Self {
+        Self(Mutex::new(empty()))
+    }
+}
+
+#[expect(clippy::expect_used, reason = "the bounds are constants that the histogram accepts")]
+fn empty() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, MAX_MICROS, 3).expect("1 to an hour at three digits")
+}
+
+impl Latencies {
+    /// Records one latency; longer than an hour counts as an hour.
+    pub fn record(&self, latency: Duration) {
+        let micros = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX).min(MAX_MICROS);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).saturating_record(micros);
+    }
+
+    /// The latency at `quantile`, from 0 to 1.
+    #[must_use]
+    pub fn quantile(&self, quantile: f64) -> Duration {
+        Duration::from_micros(self.0.lock().unwrap_or_else(PoisonError::into_inner).value_at_quantile(quantile))
+    }
+
+    /// How many were recorded.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_keep_three_digits_and_an_hour_is_the_end() {
+        let latencies = Latencies::default();
+        (1..=1_000).for_each(|ms| latencies.record(Duration::from_millis(ms)));
+        let p99 = latencies.quantile(0.99).as_millis();
+        assert!((989..=991).contains(&p99), "{p99}");
+        latencies.record(Duration::from_secs(7_200));
+        assert!(latencies.quantile(1.0) >= Duration::from_secs(3_590));
+        assert_eq!(latencies.count(), 1_001);
+    }
+}
