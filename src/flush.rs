@@ -131,7 +131,10 @@ impl Lane {
                     self.settle(piece, &applied, took).await;
                     Next::Done
                 }
-                Err(error) => self.after(error, piece, !pieces.is_empty()).await?,
+                Err(error) => {
+                    let others_wait = pieces.iter().any(|other| other.state.lone_refusals == 0);
+                    self.after(error, piece, others_wait).await?
+                }
             };
             match next {
                 Next::Done => {}

@@ -11,6 +11,7 @@ pub mod membership;
 pub mod pipeline;
 pub mod progress;
 pub mod quarantine;
+pub mod reader;
 pub mod receipt;
 pub mod shard;
 pub mod source;

@@ -1,3 +1,25 @@
-//! The `hotcount` command.
+//! The `hotcount` command: parse, log, run, exit code.
 
-fn main() {}
+mod cli;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = cli::Cli::parse();
+    cli::log::start(&cli.log, cli.log_format);
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("error: no runtime: {error}");
+            return cli::Exit::CannotWork.into();
+        }
+    };
+    match runtime.block_on(cli.command.run()) {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            cli::Exit::CannotWork.into()
+        }
+    }
+}

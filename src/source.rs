@@ -6,6 +6,7 @@
 #[cfg(feature = "http")]
 pub mod http;
 pub mod jsonl;
+pub mod memory;
 
 use crate::ack::Ack;
 use async_trait::async_trait;

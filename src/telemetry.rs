@@ -101,6 +101,20 @@ impl Metric {
     }
 }
 
+/// Upper bounds of the histograms' buckets in seconds: from a commit of the embedded store to an outage.
+#[cfg(feature = "http")]
+const BUCKETS_SECONDS: [f64; 14] =
+    [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 600.0];
+
+/// Makes Prometheus the recorder of this process. The handle renders, and must be given its upkeep now and then.
+///
+/// # Errors
+/// When the process has a recorder already.
+#[cfg(feature = "http")]
+pub fn prometheus() -> Result<metrics_exporter_prometheus::PrometheusHandle, metrics_exporter_prometheus::BuildError> {
+    metrics_exporter_prometheus::PrometheusBuilder::new().set_buckets(&BUCKETS_SECONDS)?.install_recorder()
+}
+
 /// Latencies with every percentile, in microseconds.
 #[derive(Debug)]
 pub struct Latencies(Mutex<Histogram<u64>>);

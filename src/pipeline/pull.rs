@@ -13,11 +13,16 @@ use crate::telemetry::Metric;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 /// Deliveries taken at once. About a third of a millisecond of decoding, so that one task does not keep a thread long.
 const MAX_PULL: usize = 1_000;
+
+/// The pause after poison was dropped for want of room: a broker that delivers it again at once is not to be asked at
+/// the speed of the CPU.
+const PAUSE_AFTER_DROPPED_POISON: Duration = Duration::from_millis(10);
 
 /// The task of one stream.
 pub(super) struct Puller {
@@ -74,9 +79,14 @@ impl Puller {
                 return Ok(());
             }
             *failures = 0;
-            for confirmation in self.take(deliveries) {
+            let taken = self.take(deliveries);
+            for confirmation in taken.confirmations {
                 // Closed only when the worker is being torn down; then nobody waits for the broker's answer.
                 let _ = self.confirmations.send(confirmation).await;
+            }
+            if taken.dropped_poison > 0 {
+                self.progress.leave(taken.dropped_poison);
+                tokio::time::sleep(PAUSE_AFTER_DROPPED_POISON).await;
             }
         }
     }
@@ -90,10 +100,10 @@ impl Puller {
         pulled
     }
 
-    /// Decodes and adds. What is known already is settled here and may have confirmations to wait for.
-    fn take(&self, deliveries: Vec<Delivery>) -> Vec<Confirmation> {
+    /// Decodes and adds. What is known already is settled here.
+    fn take(&self, deliveries: Vec<Delivery>) -> Taken {
         self.progress.receive(deliveries.len());
-        let (mut duplicates, mut stale, mut confirmations) = (0, 0, Vec::new());
+        let (mut duplicates, mut stale, mut taken) = (0, 0, Taken::default());
         let arrived = now();
         for delivery in deliveries {
             let decoded = decode(&delivery.payload, self.order, delivery.seen_at());
@@ -101,7 +111,8 @@ impl Puller {
             let like = match decoded {
                 Ok(like) => like,
                 Err(poison) => {
-                    self.quarantine(receipt, poison);
+                    // Poison never waits for room: without it the delivery is dropped and comes back.
+                    taken.dropped_poison += usize::from(self.poison.try_send((receipt, poison)).is_err());
                     continue;
                 }
             };
@@ -112,7 +123,7 @@ impl Puller {
                         Known::Duplicate => duplicates += 1,
                         Known::Stale => stale += 1,
                     }
-                    confirmations.extend(receipt.settle(&Settlement::Counted));
+                    taken.confirmations.extend(receipt.settle(&Settlement::Counted));
                 }
             }
         }
@@ -123,13 +134,14 @@ impl Puller {
         if !self.work.aggregator.is_empty() {
             self.work.ready.notify_one();
         }
-        confirmations
+        taken
     }
+}
 
-    /// Poison never waits for room: without it the delivery is dropped and comes back.
-    fn quarantine(&self, receipt: Receipt, poison: Poison) {
-        if self.poison.try_send((receipt, poison)).is_err() {
-            self.progress.leave(1);
-        }
-    }
+/// What is left to do for deliveries that were taken.
+#[derive(Default)]
+struct Taken {
+    /// Answers of the broker to wait for.
+    confirmations: Vec<Confirmation>,
+    dropped_poison: usize,
 }

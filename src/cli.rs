@@ -1,0 +1,120 @@
+//! The command line: one file a subcommand. Every flag has an environment variable; there is no config file.
+
+mod count;
+mod engine;
+pub(crate) mod log;
+mod output;
+mod quarantine;
+mod replay;
+mod run;
+mod setup;
+mod verify;
+
+use clap::{Args, Parser, Subcommand};
+use hotcount::store::{self, Counts, Store};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// Counts likes on posts, exactly, from a queue that delivers at least once.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 110, after_help = AFTER_HELP)]
+pub(crate) struct Cli {
+    /// What is logged to standard error: error, warn, info, debug, trace, or a filter such as hotcount=debug
+    #[arg(long, global = true, env = "HOTCOUNT_LOG", default_value = "info", hide_env_values = true)]
+    pub(crate) log: String,
+    /// How it is logged
+    #[arg(long, global = true, env = "HOTCOUNT_LOG_FORMAT", value_enum, default_value = "text")]
+    pub(crate) log_format: log::Format,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const AFTER_HELP: &str = "\
+Try it offline:
+  hotcount run &
+  curl -d '{\"eventId\":\"e1\",\"type\":\"like.added\",\"postId\":\"p1\",\"userId\":\"u1\",\"occurredAt\":\"2026-01-01T00:00:00Z\"}' \\
+       127.0.0.1:8080/v1/events
+  hotcount count p1 --store http://127.0.0.1:8080
+
+Exit codes: 0 done · 1 a finding (drift, counts that differ) · 2 cannot work or wrong usage · 3 stopped with deliveries
+left to redelivery.";
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// The worker: pulls events, counts them, acknowledges them
+    Run(run::Run),
+    /// Counts the events of a file, one JSON a line, through the same pipeline
+    Replay(replay::Replay),
+    /// Prints the derived count of posts
+    Count(count::Count),
+    /// Compares the count from shards with the count from members, for every post
+    Verify(verify::Verify),
+    /// Poison: what could never be counted, and why
+    Quarantine(quarantine::Quarantine),
+    /// Makes the topic, the subscription and the dead letters, and prints what the database needs
+    Setup(setup::Setup),
+}
+
+impl Command {
+    pub(crate) async fn run(self) -> anyhow::Result<Exit> {
+        match self {
+            Self::Run(command) => command.run().await,
+            Self::Replay(command) => command.run().await,
+            Self::Count(command) => command.run().await,
+            Self::Verify(command) => command.run().await,
+            Self::Quarantine(command) => command.run().await,
+            Self::Setup(command) => command.run().await,
+        }
+    }
+}
+
+/// How the process ends. Other tools rely on the numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// 0
+    Done,
+    /// 1: drift, or counts that differ.
+    Finding,
+    /// 2: cannot work, or wrong usage.
+    CannotWork,
+    /// 3: stopped with deliveries left to redelivery.
+    LeftToRedelivery,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(match exit {
+            Exit::Done => 0,
+            Exit::Finding => 1,
+            Exit::CannotWork => 2,
+            Exit::LeftToRedelivery => 3,
+        })
+    }
+}
+
+/// Which store.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct StoreArgs {
+    /// The store: embedded:PATH, firestore://PROJECT[/DATABASE] or memory:. For reading also http://ADDR of a running
+    /// worker, because an embedded store belongs to one process
+    #[arg(long, env = "HOTCOUNT_STORE", default_value = "embedded:./hotcount-data", value_name = "URL")]
+    pub(crate) store: String,
+    /// Names this consumer: a second consumer of the same topic uses another name, and another prefix in --store
+    #[arg(long, env = "HOTCOUNT_CONSUMER", default_value = "like-counter", value_name = "NAME")]
+    pub(crate) consumer: String,
+}
+
+impl StoreArgs {
+    fn options(&self) -> store::Options {
+        store::Options { consumer: self.consumer.clone() }
+    }
+
+    pub(crate) async fn connect(&self) -> anyhow::Result<Arc<dyn Store>> {
+        Ok(store::connect(&self.store, &self.options()).await?)
+    }
+
+    pub(crate) async fn connect_counts(&self) -> anyhow::Result<Arc<dyn Counts>> {
+        Ok(store::connect_counts(&self.store, &self.options()).await?)
+    }
+}

@@ -1,0 +1,25 @@
+//! Logs go to standard error, so that standard output stays for results.
+
+use clap::ValueEnum;
+use std::io::IsTerminal;
+use tracing_subscriber::EnvFilter;
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people
+    Text,
+    /// One JSON object a line
+    Json,
+}
+
+/// Starts logging. The clients of the cloud services are kept to warnings: they would log every call.
+pub(crate) fn start(filter: &str, format: Format) {
+    let quiet = "h2=warn,hyper=warn,reqwest=warn,tonic=warn,tower=warn,gcloud_sdk=warn,firestore=warn,fjall=warn,lsm_tree=warn";
+    let filter = EnvFilter::builder().parse_lossy(format!("{quiet},{filter}"));
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match format {
+        Format::Text => lines.with_target(false).with_ansi(std::io::stderr().is_terminal()).init(),
+        Format::Json => lines.json().flatten_event(true).init(),
+    }
+}

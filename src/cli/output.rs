@@ -1,0 +1,44 @@
+//! Results on standard output: columns for people, one JSON object a line for scripts.
+
+use hotcount::store::Tally;
+use serde_json::{Value, json};
+use std::io::{self, Write};
+
+/// One line. A reader that went away (`| head`) ends the program quietly.
+pub(crate) fn line(text: &str) -> io::Result<()> {
+    match writeln!(io::stdout(), "{text}") {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
+        other => other,
+    }
+}
+
+/// The counts of a post, in either form.
+pub(crate) struct Row<'a> {
+    pub(crate) post: &'a str,
+    pub(crate) tally: &'a Tally,
+}
+
+impl Row<'_> {
+    pub(crate) fn header(verify: bool) -> String {
+        let members = if verify { format!(" {:>12} {:>8}", "members", "drift") } else { String::new() };
+        format!("{:<32} {:>12} {:>6}{members}", "post", "count", "shards")
+    }
+
+    pub(crate) fn text(&self) -> String {
+        let Tally { count, shards, members } = self.tally;
+        let mut text = format!("{:<32} {count:>12} {shards:>6}", self.post);
+        if let (Some(members), Some(drift)) = (members, self.tally.drift()) {
+            text += &format!(" {members:>12} {drift:>8}");
+        }
+        text
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        let mut row = json!({"post": self.post, "count": self.tally.count, "shards": self.tally.shards});
+        if let (Some(members), Some(drift)) = (self.tally.members, self.tally.drift()) {
+            row["members"] = json!(members);
+            row["drift"] = json!(drift);
+        }
+        row
+    }
+}

@@ -1,0 +1,140 @@
+//! `hotcount run`: the worker, and the HTTP face beside it.
+
+use super::engine::{EngineArgs, summary};
+use super::output::line;
+use super::{Exit, StoreArgs};
+use anyhow::Context;
+use axum::Router;
+use axum::http::StatusCode;
+use axum::routing::get;
+use clap::Args;
+use hotcount::pipeline;
+use hotcount::progress::Progress;
+use hotcount::source;
+use hotcount::{face, telemetry};
+use metrics_exporter_prometheus::PrometheusHandle;
+use serde_json::json;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+/// The exporter's own default.
+const UPKEEP_EVERY: Duration = Duration::from_secs(5);
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// The source: pubsub://PROJECT/SUBSCRIPTION, or http: for events posted to --http
+    #[arg(long, env = "HOTCOUNT_SOURCE", default_value = "http:", value_name = "URL")]
+    source: String,
+    #[command(flatten)]
+    store: StoreArgs,
+    /// Where health, metrics and counts are served, and events taken when the source is http:
+    #[arg(long, env = "HOTCOUNT_HTTP", default_value = "127.0.0.1:8080", value_name = "ADDR")]
+    http: SocketAddr,
+    #[command(flatten)]
+    engine: EngineArgs,
+    /// Print the closing report as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Run {
+    pub(crate) async fn run(self) -> anyhow::Result<Exit> {
+        let metrics = telemetry::prometheus().context("the metrics recorder does not start")?;
+        let source = source::connect(&self.source).await?;
+        let store = self.store.connect().await?;
+        let progress = Arc::new(Progress::default());
+        let shutdown = CancellationToken::new();
+        let listener = TcpListener::bind(self.http)
+            .await
+            .with_context(|| format!("--http {} cannot be listened on; choose another address", self.http))?;
+        let address = listener.local_addr()?;
+        let mut routes = face::counts(store.clone()).merge(health(&progress, metrics.clone()));
+        if let Some(events) = source.routes() {
+            routes = routes.merge(events);
+        }
+        tracing::info!("source {} · store {} · http://{address}", source.name(), self.store.store);
+        let config = self.engine.config(source.max_lease());
+        let engine = pipeline::run(source, Arc::clone(&store), config, shutdown.clone(), Arc::clone(&progress));
+        // The HTTP face lives as long as the engine, so that a drain can be watched.
+        let report = tokio::select! {
+            report = engine => report,
+            served = axum::serve(listener, routes) => {
+                served.context("the HTTP face ended")?;
+                anyhow::bail!("the HTTP face ended");
+            }
+            never = cancel_on_signal(&shutdown) => match never {},
+            never = upkeep(&metrics) => match never {},
+        };
+        store.close().await?;
+        let report = report?;
+        let counted = report.counted;
+        if self.json {
+            let result = json!({
+                "received": counted.received, "applied": counted.applied, "folded": counted.folded,
+                "duplicates": counted.duplicates, "stale": counted.stale, "poison": counted.poison,
+                "left": counted.left, "unconfirmed_acks": report.unconfirmed,
+            });
+            line(&result.to_string())?;
+        } else {
+            line(&summary(&report, &progress))?;
+        }
+        Ok(if counted.left == 0 { Exit::Done } else { Exit::LeftToRedelivery })
+    }
+}
+
+/// Histograms keep every sample until somebody renders them or asks for this.
+async fn upkeep(metrics: &PrometheusHandle) -> Infallible {
+    let mut tick = tokio::time::interval(UPKEEP_EVERY);
+    loop {
+        tick.tick().await;
+        metrics.run_upkeep();
+    }
+}
+
+/// `/healthz`: the process answers. `/readyz`: it pulls and the store works. `/metrics`: for Prometheus.
+fn health(progress: &Arc<Progress>, metrics: PrometheusHandle) -> Router {
+    let progress = Arc::clone(progress);
+    Router::new()
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route(
+            "/readyz",
+            get(move || async move {
+                if progress.store_failing() {
+                    (StatusCode::SERVICE_UNAVAILABLE, "the store fails as a whole; pulling has stopped\n")
+                } else if !progress.pulling() {
+                    (StatusCode::SERVICE_UNAVAILABLE, "no stream of the source is open\n")
+                } else {
+                    (StatusCode::OK, "ready\n")
+                }
+            }),
+        )
+        .route("/metrics", get(move || async move { metrics.render() }))
+}
+
+/// The first SIGTERM or SIGINT drains; the second ends the process at once, and what it held is delivered again.
+pub(crate) async fn cancel_on_signal(shutdown: &CancellationToken) -> Infallible {
+    let (mut term, mut int) = match (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) {
+        (Ok(term), Ok(int)) => (term, int),
+        (Err(error), _) | (_, Err(error)) => {
+            tracing::error!("signals cannot be watched, so a signal ends the process without a drain: {error}");
+            std::future::pending().await
+        }
+    };
+    loop {
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = int.recv() => {}
+        }
+        if shutdown.is_cancelled() {
+            tracing::warn!("a second signal: stopping at once");
+            std::process::exit(3);
+        }
+        tracing::info!("draining: pulling has stopped");
+        shutdown.cancel();
+    }
+}

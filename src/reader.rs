@@ -1,0 +1,70 @@
+//! Derived counts: from shards, from members, and the drift between them. For library users and the command line.
+
+use crate::store::{Counts, Depth, Listing, StoreError, Tally};
+use futures::stream::{self, Stream, StreamExt, TryStreamExt};
+use std::sync::Arc;
+
+/// Posts listed with one call.
+const PAGE_POSTS: usize = 300;
+
+/// Posts whose tallies are read at once.
+const TALLIES_AT_ONCE: usize = 8;
+
+/// The counts of one post, all read at one time.
+///
+/// # Errors
+/// When the store cannot be read.
+pub async fn tally(counts: &dyn Counts, post: &str, depth: Depth) -> Result<Tally, StoreError> {
+    counts.tally(post, depth).await
+}
+
+/// Every post, page by page, sorted by the bytes of its id.
+pub fn posts(counts: Arc<dyn Counts>, listing: Listing) -> impl Stream<Item = Result<String, StoreError>> {
+    let pages = stream::try_unfold(Some(None::<String>), move |after| {
+        let counts = Arc::clone(&counts);
+        async move {
+            let Some(after) = after else { return Ok(None) };
+            let page = counts.posts(listing, after.as_deref(), PAGE_POSTS).await?;
+            let next = if page.len() < PAGE_POSTS { None } else { page.last().cloned().map(Some) };
+            Ok(Some((stream::iter(page.into_iter().map(Ok)), next)))
+        }
+    });
+    pages.try_flatten()
+}
+
+/// Every post with its shards and its members, each post at one read time of its own. Workers may keep running: at
+/// every read time the two are equal.
+pub fn verify(counts: Arc<dyn Counts>, listing: Listing) -> impl Stream<Item = Result<(String, Tally), StoreError>> {
+    let reading = Arc::clone(&counts);
+    posts(counts, listing)
+        .map(move |post| {
+            let counts = Arc::clone(&reading);
+            async move {
+                let post = post?;
+                let tally = counts.tally(&post, Depth::ShardsAndMembers).await?;
+                Ok((post, tally))
+            }
+        })
+        .buffered(TALLIES_AT_ONCE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::{Batch, BatchKey};
+    use crate::event::Like;
+    use crate::store::memory::Memory;
+    use crate::store::{Attempt, Store};
+
+    #[tokio::test]
+    async fn every_post_is_listed_once_across_pages_and_no_healthy_post_drifts() {
+        let store = Arc::new(Memory::default());
+        let number = PAGE_POSTS * 2 + 7;
+        let likes = (0..number).map(|n| Like::new(&format!("post-{n:05}"), "user", "e", true, 1)).collect();
+        store.apply(&Batch::new(BatchKey::from_random(1), likes), Attempt::first(0)).await.expect("applies");
+        let rows: Vec<_> = verify(store, Listing::Shards).try_collect().await.expect("memory can be read");
+        assert_eq!(rows.len(), number);
+        assert!(rows.is_sorted_by(|a, b| a.0 < b.0));
+        assert!(rows.iter().all(|(_, tally)| tally.drift() == Some(0) && tally.count == 1));
+    }
+}

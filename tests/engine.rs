@@ -1,0 +1,392 @@
+//! The engine on a paused clock: faults, drains, budgets. Source and store are the test's own.
+
+#[path = "support/faults.rs"]
+mod faults;
+
+use faults::{Fault, Faulty};
+use hotcount::pipeline::{self, Config, EngineError, Report};
+use hotcount::progress::Progress;
+use hotcount::reader;
+use hotcount::source::memory::{self, Finish, Memory as Messages};
+use hotcount::store::memory::Memory;
+use hotcount::store::{Counts, Depth, ErrorClass, Listing, Store};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+fn event(n: u64, post: &str, user: &str, liked: bool, order: i64) -> String {
+    let kind = if liked { "like.added" } else { "like.removed" };
+    format!(r#"{{"eventId":"e{n}","type":"{kind}","postId":"{post}","userId":"{user}","version":{order}}}"#)
+}
+
+fn config() -> Config {
+    Config {
+        order: hotcount::event::OrderPolicy::Version,
+        batch_writes: Some(12),
+        max_held_deliveries: 50,
+        lanes: Some(3),
+        ..Config::default()
+    }
+}
+
+struct Worker {
+    source: Messages,
+    shutdown: CancellationToken,
+    progress: Arc<Progress>,
+    running: tokio::task::JoinHandle<Result<Report, EngineError>>,
+}
+
+impl Worker {
+    fn start(source: &Messages, store: Arc<dyn Store>, config: Config) -> Self {
+        let (shutdown, progress) = (CancellationToken::new(), Arc::new(Progress::default()));
+        let engine = pipeline::run(Arc::new(source.clone()), store, config, shutdown.clone(), Arc::clone(&progress));
+        Self { source: source.clone(), shutdown, progress, running: tokio::spawn(engine) }
+    }
+
+    /// Lets the source end when everything is settled.
+    async fn finish(self) -> Report {
+        self.source.finish(Finish::WhenSettled);
+        self.running.await.expect("no panic").expect("the engine works")
+    }
+
+    async fn stop(self) -> Report {
+        self.shutdown.cancel();
+        self.running.await.expect("no panic").expect("the engine works")
+    }
+}
+
+/// Waits, on the paused clock, until something is so.
+async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    for _ in 0..100_000 {
+        if is_so() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("never: {what}");
+}
+
+async fn count(store: &dyn Counts, post: &str) -> (i64, Option<u64>) {
+    let tally = reader::tally(store, post, Depth::ShardsAndMembers).await.expect("memory can be read");
+    (tally.count, tally.members)
+}
+
+fn no_fault() -> Fault {
+    Fault::default()
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_delivery_ends_as_exactly_one_thing_and_the_numbers_add_up() {
+    let (source, store) = (Messages::default(), Arc::new(Memory::default()));
+    for n in 0..40 {
+        source.publish(event(n, "p", &format!("u{}", n % 20), true, 1)).expect("room");
+    }
+    source.publish(event(90, "p", "u1", false, 0)).expect("room");
+    source.publish("rubbish").expect("room");
+    let report = Worker::start(&source, store.clone(), config()).finish().await;
+    let c = report.counted;
+    assert_eq!(c.received, 42);
+    assert_eq!(c.applied + c.folded + c.duplicates + c.stale + c.poison, 42);
+    assert_eq!((c.poison, c.left), (1, 0));
+    assert_eq!(count(&*store, "p").await, (20, Some(20)));
+    let poison = store.quarantined(None, 10).await.expect("memory can be read");
+    assert_eq!((poison.len(), &poison[0].data[..]), (1, &b"rubbish"[..]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_like_redelivered_after_flush_is_counted_once_and_settled_without_the_store() {
+    let (source, store) = (Messages::default(), Arc::new(Memory::default()));
+    let worker = Worker::start(&source, store.clone(), config());
+    source.publish(event(1, "p", "u", true, 1)).expect("room");
+    until("the like is settled", || source.totals().counted == 1).await;
+    source.publish(event(1, "p", "u", true, 1)).expect("room");
+    until("its twin is settled", || source.totals().counted == 2).await;
+    let commits = worker.progress.commits();
+    let report = worker.finish().await;
+    assert_eq!((commits, report.counted.applied, report.counted.duplicates), (1, 1, 1));
+    assert_eq!(count(&*store, "p").await, (1, Some(1)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_settled_before_its_commit_is_answered() {
+    let (source, memory) = (Messages::default(), Arc::new(Memory::default()));
+    let store = Faulty::new(memory, |_, _| Fault::slow(Duration::from_secs(100)));
+    let worker = Worker::start(&source, store, config());
+    source.publish(event(1, "p", "u", true, 1)).expect("room");
+    tokio::time::sleep(Duration::from_secs(99)).await;
+    assert_eq!(source.totals().counted, 0);
+    until("it is settled", || source.totals().counted == 1).await;
+    worker.finish().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_answer_is_recognised_by_the_batch_key() {
+    let (source, memory) = (Messages::default(), Arc::new(Memory::default()));
+    let store = Faulty::new(memory.clone(), |_, attempt| match attempt.number {
+        1 => Fault::after(ErrorClass::Unknown),
+        _ => {
+            assert!(attempt.resuming, "the key is read first");
+            no_fault()
+        }
+    });
+    source.publish(event(1, "p", "u", true, 1)).expect("room");
+    let report = Worker::start(&source, store, config()).finish().await;
+    assert_eq!((report.counted.applied, report.counted.duplicates), (1, 0), "the key tells what the first try did");
+    assert_eq!(count(&*memory, "p").await, (1, Some(1)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_stops_pulling_keeps_every_lease_and_dead_letters_nothing() {
+    let (source, memory) = (Messages::default(), Arc::new(Memory::default()));
+    let start = tokio::time::Instant::now();
+    let store = Faulty::new(memory.clone(), move |_, _| {
+        if start.elapsed() < Duration::from_secs(600) { Fault::before(ErrorClass::Unknown) } else { no_fault() }
+    });
+    let worker = Worker::start(&source, store, config());
+    for n in 0..10 {
+        source.publish(event(n, "p", &format!("u{n}"), true, 1)).expect("room");
+    }
+    until("the store fails as a whole", || worker.progress.store_failing()).await;
+    for n in 10..500 {
+        source.publish(event(n, "p", &format!("u{n}"), true, 1)).expect("room");
+    }
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    assert!(source.totals().held <= 50, "the pull that was under way may still end");
+    let report = worker.finish().await;
+    assert_eq!(source.totals().dropped, 0, "a dropped token is a delivery attempt");
+    assert_eq!((report.counted.applied, report.counted.left), (500, 0));
+    assert_eq!(count(&*memory, "p").await, (500, Some(500)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_held_stays_in_the_budget_whatever_waits() {
+    let (source, memory) = (Messages::default(), Arc::new(Memory::default()));
+    let store = Faulty::new(memory, |_, _| Fault::slow(Duration::from_secs(5)));
+    for n in 0..1_000 {
+        source.publish(event(n, "p", &format!("u{n}"), true, 1)).expect("room");
+    }
+    let worker = Worker::start(&source, store, config());
+    let mut most = 0;
+    for _ in 0..1_000 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        most = most.max(source.totals().held);
+    }
+    assert!((40..=50).contains(&most), "{most}");
+    assert_eq!(worker.finish().await.counted.applied, 1_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_window_full_of_poison_does_not_stall_the_healthy() {
+    let (source, memory) = (Messages::default(), Arc::new(Memory::default()));
+    let store = Faulty::without_quarantine(memory.clone(), |_, _| no_fault());
+    let worker = Worker::start(&source, store, config());
+    for n in 0..200 {
+        source.publish(format!("poison {n}")).expect("room");
+    }
+    for n in 0..20 {
+        source.publish(event(n, "p", &format!("u{n}"), true, 1)).expect("room");
+    }
+    until("the healthy are settled", || source.totals().counted == 20).await;
+    assert_eq!(source.totals().quarantined, 0, "what cannot be quarantined is not acknowledged");
+    let report = worker.stop().await;
+    assert_eq!(report.counted.poison, 0);
+    assert!(report.counted.left > 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_like_that_the_store_refuses_is_isolated_and_what_was_folded_into_it_comes_back() {
+    let (source, memory) = (Messages::default(), Arc::new(Memory::default()));
+    let store = Faulty::new(memory.clone(), |batch, _| {
+        let bad = batch.likes().iter().any(|l| l.event_id() == "e99");
+        if bad { Fault::before(ErrorClass::BatchCannotWork) } else { no_fault() }
+    });
+    for n in 0..9 {
+        source.publish(event(n, "p", &format!("u{n}"), true, 1)).expect("room");
+    }
+    source.publish(event(99, "p", "u5", false, 2)).expect("room");
+    let report = Worker::start(&source, store, config()).finish().await;
+    assert_eq!(report.counted.poison, 1);
+    assert_eq!(source.totals().dropped, 1, "the like of u5 was folded into the refused one");
+    assert_eq!(count(&*memory, "p").await, (9, Some(9)));
+    let kept = memory.quarantined(None, 10).await.expect("memory can be read");
+    assert!(kept[0].reason.starts_with("store: "), "{}", kept[0].reason);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_refuses_every_like_stops_the_worker_and_quarantines_nothing() {
+    let (source, memory) = (Messages::default(), Arc::new(Memory::default()));
+    let store = Faulty::new(memory.clone(), |_, _| Fault::before(ErrorClass::BatchCannotWork));
+    for n in 0..10 {
+        source.publish(event(n, "p", &format!("u{n}"), true, 1)).expect("room");
+    }
+    let error = Worker::start(&source, store, config()).running.await.expect("no panic").expect_err("stops");
+    assert!(matches!(&error, EngineError::Store(e) if e.class == ErrorClass::CannotWork), "{error}");
+    assert!(memory.quarantined(None, 10).await.expect("memory can be read").is_empty());
+    assert_eq!((source.totals().counted, source.totals().held), (0, 0), "all come back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn credentials_refused_now_and_then_are_a_refresh_and_refused_always_stop_the_worker() {
+    let (source, memory) = (Messages::default(), Arc::new(Memory::default()));
+    let store = Faulty::new(memory.clone(), |_, attempt| match attempt.number {
+        1 => Fault::before(ErrorClass::Unauthenticated),
+        _ => no_fault(),
+    });
+    source.publish(event(1, "p", "u", true, 1)).expect("room");
+    assert_eq!(Worker::start(&source, store, config()).finish().await.counted.applied, 1);
+    let source = Messages::default();
+    source.publish(event(1, "p", "u", true, 1)).expect("room");
+    let store = Faulty::new(memory, |_, _| Fault::before(ErrorClass::Unauthenticated));
+    let error = Worker::start(&source, store, config()).running.await.expect("no panic").expect_err("stops");
+    assert!(matches!(error, EngineError::Store(_)), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn contended_likes_go_on_in_a_batch_of_their_own() {
+    let (source, memory) = (Messages::default(), Arc::new(Memory::default()));
+    let store = Faulty::new(memory.clone(), |batch, attempt| {
+        let bully = batch.likes().iter().position(|l| l.user() == "u3");
+        match bully {
+            Some(place) if batch.likes().len() > 1 => Fault::before(ErrorClass::Contended(vec![place])),
+            Some(_) if attempt.number < 4 => Fault::before(ErrorClass::Contended(vec![0])),
+            _ => no_fault(),
+        }
+    });
+    for n in 0..8 {
+        source.publish(event(n, "p", &format!("u{n}"), true, 1)).expect("room");
+    }
+    let report = Worker::start(&source, store, config()).finish().await;
+    assert_eq!((report.counted.applied, source.totals().dropped), (8, 0));
+    assert_eq!(count(&*memory, "p").await, (8, Some(8)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_that_is_too_large_is_halved_whatever_code_hides_it() {
+    for class in [ErrorClass::DidNotCommit, ErrorClass::Unknown] {
+        let (source, memory) = (Messages::default(), Arc::new(Memory::default()));
+        let store = Faulty::new(memory.clone(), move |batch, _| {
+            if batch.likes().len() > 3 { Fault::before(class.clone()) } else { no_fault() }
+        });
+        for n in 0..30 {
+            source.publish(event(n, "p", &format!("u{n}"), true, 1)).expect("room");
+        }
+        let report = Worker::start(&source, store, config()).finish().await;
+        assert_eq!((report.counted.applied, source.totals().dropped), (30, 0));
+        assert_eq!(count(&*memory, "p").await, (30, Some(30)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_flushes_what_is_held_and_pulls_nothing_more() {
+    let (source, memory) = (Messages::default(), Arc::new(Memory::default()));
+    let store = Faulty::new(memory.clone(), |_, _| Fault::slow(Duration::from_secs(1)));
+    let worker = Worker::start(&source, store, Config { linger: Duration::from_secs(3_000), ..config() });
+    for n in 0..5 {
+        source.publish(event(n, "p", &format!("u{n}"), true, 1)).expect("room");
+    }
+    until("the worker holds them", || source.totals().held == 5).await;
+    let report = worker.stop().await;
+    assert_eq!((report.counted.applied, report.counted.left), (5, 0));
+    source.publish(event(9, "p", "late", true, 1)).expect("room");
+    assert_eq!((source.totals().counted, source.totals().waiting), (5, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_with_a_store_that_hangs_ends_at_its_deadline_and_says_what_is_left() {
+    let (source, memory) = (Messages::default(), Arc::new(Memory::default()));
+    let store = Faulty::new(memory, |_, _| Fault::slow(Duration::from_secs(1_000_000)));
+    let worker = Worker::start(&source, store, config());
+    for n in 0..5 {
+        source.publish(event(n, "p", &format!("u{n}"), true, 1)).expect("room");
+    }
+    until("the worker holds them", || source.totals().held == 5).await;
+    let asked = tokio::time::Instant::now();
+    let report = worker.stop().await;
+    assert_eq!(report.counted.left, 5);
+    assert!(asked.elapsed() <= config().drain_timeout + Duration::from_secs(1), "{:?}", asked.elapsed());
+    assert_eq!((source.totals().counted, source.totals().waiting), (0, 5), "they come back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_is_given_up_at_the_lease_and_its_deliveries_come_back() {
+    let source = Messages::new(memory::Config { max_lease: Some(Duration::from_secs(60)), ..Default::default() });
+    let memory = Arc::new(Memory::default());
+    let start = tokio::time::Instant::now();
+    let store = Faulty::new(memory.clone(), move |_, _| {
+        if start.elapsed() < Duration::from_secs(100) { Fault::before(ErrorClass::DidNotCommit) } else { no_fault() }
+    });
+    source.publish(event(1, "p", "u", true, 1)).expect("room");
+    let mut config = config();
+    config.flush.retry_deadline = Config::retry_deadline_for(Some(Duration::from_secs(60)));
+    let worker = Worker::start(&source, store, config);
+    until("the like is settled at last", || source.totals().counted == 1).await;
+    assert!(source.totals().dropped > 0);
+    worker.finish().await;
+    assert_eq!(count(&*memory, "p").await, (1, Some(1)));
+}
+
+/// One run with every kind of fault, by seed: the outcome is known from the events alone.
+async fn simulate(seed: u64) {
+    let mut rng = SmallRng::seed_from_u64(seed);
+    let (source, memory) =
+        (Messages::new(memory::Config { streams: 2, ..Default::default() }), Arc::new(Memory::default()));
+    let mut newest: BTreeMap<(u64, u64), (i64, String, bool)> = BTreeMap::new();
+    for n in 0..600 {
+        let (post, user) = (rng.random_range(0..4_u64) * rng.random_range(0..2), rng.random_range(0..60));
+        let (liked, order) = (rng.random_bool(0.7), rng.random_range(0..30));
+        let payload = event(n, &format!("p{post}"), &format!("u{user}"), liked, order);
+        let copies = if rng.random_bool(0.2) { rng.random_range(1..4) } else { 1 };
+        for _ in 0..copies {
+            source.publish(payload.clone()).expect("room");
+        }
+        let like = (order, format!("e{n}"), liked);
+        let entry = newest.entry((post, user)).or_insert_with(|| like.clone());
+        if (like.0, like.1.as_bytes()) > (entry.0, entry.1.as_bytes()) {
+            *entry = like;
+        }
+    }
+    let mut faults = SmallRng::seed_from_u64(seed ^ 0xFA);
+    let script = move |batch: &hotcount::batch::Batch, _| {
+        let delay = Duration::from_millis(faults.random_range(0..3_000));
+        let class = match faults.random_range(0..8) {
+            0 => Some(ErrorClass::Unknown),
+            1 => Some(ErrorClass::DidNotCommit),
+            2 => Some(ErrorClass::Contended(vec![faults.random_range(0..batch.likes().len())])),
+            _ => None,
+        };
+        let applies = class == Some(ErrorClass::Unknown) && faults.random_bool(0.5);
+        Fault { delay, error: class, applies }
+    };
+    let store = Faulty::new(memory.clone(), script);
+    // Two workers after each other: the first is stopped in the middle with a drain too short for some of its batches.
+    let hasty = Config { drain_timeout: Duration::from_millis(500), seed, ..config() };
+    let first = Worker::start(&source, store.clone(), hasty);
+    until("some are settled", || source.totals().counted > 100).await;
+    let report = first.stop().await;
+    assert!(report.counted.left <= 50, "seed {seed}");
+    let report = Worker::start(&source, store, Config { seed: seed + 1, ..config() }).finish().await;
+    assert_eq!(report.counted.left, 0, "seed {seed}");
+    let mut expected: BTreeMap<String, (i64, Option<u64>)> = BTreeMap::new();
+    for ((post, _), (_, _, liked)) in &newest {
+        let entry = expected.entry(format!("p{post}")).or_insert((0, Some(0)));
+        if *liked {
+            *entry = (entry.0 + 1, entry.1.map(|m| m + 1));
+        }
+    }
+    for (post, outcome) in expected {
+        assert_eq!(count(&*memory, &post).await, outcome, "seed {seed}, post {post}");
+    }
+    assert_eq!(source.totals().waiting + source.totals().held, 0, "seed {seed}");
+    let _ = memory.posts(Listing::Shards, None, 10).await;
+}
+
+#[test]
+fn whatever_fails_and_whenever_a_worker_stops_the_counts_follow_from_the_events_alone() {
+    for seed in 0..100 {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(simulate(seed));
+    }
+}

@@ -1,0 +1,104 @@
+//! A store that fails as told, before or after it applies. For faults alone; what it wraps is a real adapter.
+
+use async_trait::async_trait;
+use hotcount::batch::Batch;
+use hotcount::event::Like;
+use hotcount::store::{
+    Applied, Attempt, Counts, Depth, ErrorClass, Limits, Listing, Quarantined, Store, StoreError, Tally,
+};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// What happens to one call of `apply`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Fault {
+    /// How long the call takes before anything happens.
+    pub(crate) delay: Duration,
+    /// The failure that is returned, if any.
+    pub(crate) error: Option<ErrorClass>,
+    /// Whether the batch is applied before the failure is returned.
+    pub(crate) applies: bool,
+}
+
+impl Fault {
+    pub(crate) fn before(class: ErrorClass) -> Self {
+        Self { error: Some(class), ..Self::default() }
+    }
+
+    pub(crate) fn after(class: ErrorClass) -> Self {
+        Self { error: Some(class), applies: true, ..Self::default() }
+    }
+
+    pub(crate) fn slow(delay: Duration) -> Self {
+        Self { delay, ..Self::default() }
+    }
+}
+
+type Script = Box<dyn FnMut(&Batch, Attempt) -> Fault + Send>;
+
+/// Wraps a store; the script decides about every call.
+pub(crate) struct Faulty<S> {
+    pub(crate) inner: Arc<S>,
+    script: Mutex<Script>,
+    quarantine_works: bool,
+}
+
+impl<S: Store> Faulty<S> {
+    pub(crate) fn new(inner: Arc<S>, script: impl FnMut(&Batch, Attempt) -> Fault + Send + 'static) -> Arc<Self> {
+        Arc::new(Self { inner, script: Mutex::new(Box::new(script)), quarantine_works: true })
+    }
+
+    pub(crate) fn without_quarantine(
+        inner: Arc<S>,
+        script: impl FnMut(&Batch, Attempt) -> Fault + Send + 'static,
+    ) -> Arc<Self> {
+        Arc::new(Self { inner, script: Mutex::new(Box::new(script)), quarantine_works: false })
+    }
+}
+
+#[async_trait]
+impl<S: Store> Counts for Faulty<S> {
+    async fn tally(&self, post: &str, depth: Depth) -> Result<Tally, StoreError> {
+        self.inner.tally(post, depth).await
+    }
+    async fn posts(&self, listing: Listing, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
+        self.inner.posts(listing, after, limit).await
+    }
+    async fn quarantined(&self, after: Option<&str>, limit: usize) -> Result<Vec<Quarantined>, StoreError> {
+        self.inner.quarantined(after, limit).await
+    }
+}
+
+#[async_trait]
+impl<S: Store> Store for Faulty<S> {
+    async fn apply(&self, batch: &Batch, attempt: Attempt) -> Result<Applied, StoreError> {
+        let fault = (self.script.lock().unwrap())(batch, attempt);
+        if !fault.delay.is_zero() {
+            tokio::time::sleep(fault.delay).await;
+        }
+        match fault.error {
+            None => self.inner.apply(batch, attempt).await,
+            Some(class) => {
+                if fault.applies {
+                    self.inner.apply(batch, attempt).await?;
+                }
+                Err(StoreError::new(class, "a fault of the test"))
+            }
+        }
+    }
+
+    async fn quarantine(&self, poison: &[Quarantined]) -> Result<(), StoreError> {
+        if !self.quarantine_works {
+            return Err(StoreError::new(ErrorClass::DidNotCommit, "the quarantine is full, says the test"));
+        }
+        self.inner.quarantine(poison).await
+    }
+
+    async fn membership(&self, post: &str, user: &str) -> Result<Option<Like>, StoreError> {
+        self.inner.membership(post, user).await
+    }
+
+    fn limits(&self) -> Limits {
+        self.inner.limits()
+    }
+}
