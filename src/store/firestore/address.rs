@@ -1,0 +1,262 @@
+//! Where everything is: the store URL, and the name of every document.
+
+use crate::batch::BatchKey;
+use crate::store::{ConnectError, hex_of_sha256};
+use std::time::Duration;
+
+/// How long a batch key is kept unless the URL says otherwise: the 7 days that Pub/Sub keeps a message by default, and
+/// a day more, so that no redelivered batch outlives its key.
+pub const BATCH_KEY_LIFETIME: Duration = Duration::from_secs(8 * 24 * 60 * 60);
+
+/// The prefix of the four collections unless the URL says otherwise.
+pub const PREFIX: &str = "hotcount";
+
+/// Firestore allows 1,500 bytes for a collection's id; nobody needs more than this.
+const MAX_PREFIX_BYTES: usize = 100;
+
+/// A document's id may have 1,500 bytes, and the consumer is followed by a colon and at most 36 more.
+const MAX_CONSUMER_BYTES: usize = 1_000;
+
+const EXPECTED: &str = "expected firestore://PROJECT[/DATABASE][?prefix=P&batch_key_lifetime_s=S&emulator=HOST:PORT]";
+
+/// A database, the names of the collections in it, and the consumer whose batches and poison these are.
+#[derive(Clone, Debug)]
+pub struct Address {
+    project: String,
+    database: String,
+    prefix: String,
+    consumer: String,
+    batch_key_lifetime: Duration,
+    emulator: Option<String>,
+}
+
+impl Address {
+    /// Reads `firestore://PROJECT[/DATABASE]` with the options `prefix`, `batch_key_lifetime_s` and `emulator`; without
+    /// the last, `emulator_host` (the environment's `FIRESTORE_EMULATOR_HOST`) holds.
+    ///
+    /// # Errors
+    /// When something is not understood, or would be refused by Firestore as part of a name.
+    pub fn parse(url: &str, consumer: &str, emulator_host: Option<String>) -> Result<Self, ConnectError> {
+        let bad = |problem: String| ConnectError::BadUrl { url: url.to_owned(), problem };
+        let rest = url.strip_prefix("firestore://").ok_or_else(|| bad(EXPECTED.to_owned()))?;
+        let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (project, database) = path.split_once('/').unwrap_or((path, ""));
+        let database = match database {
+            "" | "(default)" | "%28default%29" => "(default)",
+            other => other,
+        };
+        if !only(project, "-.:") {
+            return Err(bad(format!("'{project}' is no project id; {EXPECTED}")));
+        }
+        if database != "(default)" && !only(database, "-") {
+            return Err(bad(format!("'{database}' is no database id; {EXPECTED}")));
+        }
+        let mut address = Self {
+            project: project.to_owned(),
+            database: database.to_owned(),
+            prefix: PREFIX.to_owned(),
+            consumer: consumer.to_owned(),
+            batch_key_lifetime: BATCH_KEY_LIFETIME,
+            emulator: emulator_host.filter(|host| !host.is_empty()),
+        };
+        for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+            match name.as_ref() {
+                "prefix" if only(&value, "-_") && value.len() <= MAX_PREFIX_BYTES && !value.starts_with("__") => {
+                    address.prefix = value.into_owned();
+                }
+                "prefix" => return Err(bad(format!("the prefix '{value}' must be letters, digits, '-' or '_'"))),
+                "batch_key_lifetime_s" => match value.parse::<u32>() {
+                    Ok(seconds) if seconds > 0 => {
+                        address.batch_key_lifetime = Duration::from_secs(u64::from(seconds));
+                    }
+                    _ => {
+                        return Err(bad(format!(
+                            "batch_key_lifetime_s '{value}' must be a number of seconds, 1 or more"
+                        )));
+                    }
+                },
+                "emulator" if !value.is_empty() => address.emulator = Some(value.into_owned()),
+                other => return Err(bad(format!("it has no option '{other}'; {EXPECTED}"))),
+            }
+        }
+        // A colon would make the keys of consumer `a:b` look like keys of consumer `a`.
+        if consumer.is_empty()
+            || consumer.len() > MAX_CONSUMER_BYTES
+            || consumer.contains(['/', ':'])
+            || consumer.starts_with("__")
+        {
+            return Err(bad(format!(
+                "the consumer '{consumer}' must be 1 to {MAX_CONSUMER_BYTES} bytes without '/' or ':', and not begin with '__'"
+            )));
+        }
+        Ok(address)
+    }
+
+    /// The `host:port` of the emulator, when one is used.
+    #[must_use]
+    pub fn emulator(&self) -> Option<&str> {
+        self.emulator.as_deref()
+    }
+
+    /// How long a batch key is kept.
+    #[must_use]
+    pub fn batch_key_lifetime(&self) -> Duration {
+        self.batch_key_lifetime
+    }
+
+    /// `projects/{project}/databases/{database}`.
+    #[must_use]
+    pub fn database_path(&self) -> String {
+        format!("projects/{}/databases/{}", self.project, self.database)
+    }
+
+    /// The parent of the top-level collections.
+    #[must_use]
+    pub fn root(&self) -> String {
+        format!("{}/documents", self.database_path())
+    }
+
+    /// The collection of memberships.
+    #[must_use]
+    pub fn likes(&self) -> String {
+        format!("{}Likes", self.prefix)
+    }
+
+    /// The collection, under each post, of its counter shards.
+    #[must_use]
+    pub fn shards(&self) -> String {
+        format!("{}Shards", self.prefix)
+    }
+
+    /// The collection of batch keys.
+    #[must_use]
+    pub fn batches(&self) -> String {
+        format!("{}Batches", self.prefix)
+    }
+
+    /// The collection of poison.
+    #[must_use]
+    pub fn quarantine(&self) -> String {
+        format!("{}Quarantine", self.prefix)
+    }
+
+    /// The document that the shards of `post` are under. It need not exist.
+    #[must_use]
+    pub fn post(&self, post: &str) -> String {
+        format!("{}/posts/{post}", self.root())
+    }
+
+    /// One shard of `post`.
+    #[must_use]
+    pub fn shard(&self, post: &str, shard: &str) -> String {
+        format!("{}/{}/{shard}", self.post(post), self.shards())
+    }
+
+    /// The membership whose id is `id`, see [`member_id`].
+    #[must_use]
+    pub fn member(&self, id: &str) -> String {
+        format!("{}/{}/{id}", self.root(), self.likes())
+    }
+
+    /// The key of a batch.
+    #[must_use]
+    pub fn batch(&self, key: BatchKey) -> String {
+        format!("{}/{}/{}:{key}", self.root(), self.batches(), self.consumer)
+    }
+
+    /// A document that nobody writes, for seeing whether the database answers.
+    #[must_use]
+    pub fn nothing(&self) -> String {
+        format!("{}/{}/{}:is-the-database-there", self.root(), self.batches(), self.consumer)
+    }
+
+    /// An entry of this consumer's quarantine.
+    #[must_use]
+    pub fn poison(&self, id: &str) -> String {
+        format!("{}{id}", self.poison_prefix())
+    }
+
+    /// What the names of this consumer's quarantine entries begin with; nobody else's do.
+    #[must_use]
+    pub fn poison_prefix(&self) -> String {
+        format!("{}/{}/{}:", self.root(), self.quarantine(), self.consumer)
+    }
+
+    /// The first name after those of this consumer's quarantine entries: `;` is the byte after `:`.
+    #[must_use]
+    pub fn poison_end(&self) -> String {
+        format!("{}/{}/{};", self.root(), self.quarantine(), self.consumer)
+    }
+}
+
+/// The id of a membership: the first 32 hex digits of SHA-256 of `{bytes in post}:{post}:{user}`.
+///
+/// The hash comes first so that the likes of one new viral post are spread over the whole key range.
+#[must_use]
+pub fn member_id(post: &str, user: &str) -> String {
+    hex_of_sha256(&[post.len().to_string().as_bytes(), b":", post.as_bytes(), b":", user.as_bytes()])
+}
+
+/// The value of `cell` for a membership with this id: its first hex digit spreads the index over sixteen ranges.
+#[must_use]
+pub(super) fn cell(id: &str, post: &str) -> String {
+    format!("{}:{post}", &id[..1])
+}
+
+/// The hex digits that a `cell` may begin with, in the order of their bytes.
+pub(super) const CELL_DIGITS: [char; 16] =
+    ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
+
+/// Whether `text` is not empty and all ASCII letters, digits, or of `others`.
+fn only(text: &str, others: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || others.contains(c))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(url: &str) -> Result<Address, ConnectError> {
+        Address::parse(url, "like-counter", None)
+    }
+
+    #[test]
+    fn the_id_of_the_design_is_the_id_of_the_code() {
+        assert_eq!(member_id("post-1", "user-7"), "7d2dc7378b92dd56e073e15d853c1135");
+        assert_eq!(cell("7d2d", "post-1"), "7:post-1");
+    }
+
+    #[test]
+    fn a_url_names_a_project_and_perhaps_a_database_and_options() {
+        let plain = parse("firestore://demo").expect("it is understood");
+        assert_eq!(plain.root(), "projects/demo/databases/(default)/documents");
+        assert_eq!(plain.likes(), "hotcountLikes");
+        assert_eq!(plain.emulator(), None);
+        let full = parse("firestore://demo/other?prefix=stars&batch_key_lifetime_s=60&emulator=127.0.0.1:1")
+            .expect("it is understood");
+        assert_eq!(full.root(), "projects/demo/databases/other/documents");
+        assert_eq!(full.shard("p", "3"), "projects/demo/databases/other/documents/posts/p/starsShards/3");
+        assert_eq!(full.batch_key_lifetime(), Duration::from_secs(60));
+        assert_eq!(full.emulator(), Some("127.0.0.1:1"));
+    }
+
+    #[test]
+    fn names_that_firestore_would_refuse_are_refused_first() {
+        for url in [
+            "firestore:demo",
+            "firestore://",
+            "firestore://user:secret@demo",
+            "firestore://demo/a/b",
+            "firestore://demo?prefix=a/b",
+            "firestore://demo?prefix=",
+            "firestore://demo?prefix=__a",
+            "firestore://demo?batch_key_lifetime_s=0",
+            "firestore://demo?shards=7",
+        ] {
+            assert!(matches!(parse(url), Err(ConnectError::BadUrl { .. })), "{url}");
+        }
+        for consumer in ["", "a/b", "a:b", "__a"] {
+            assert!(Address::parse("firestore://demo", consumer, None).is_err(), "{consumer}");
+        }
+    }
+}

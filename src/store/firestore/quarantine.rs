@@ -1,0 +1,191 @@
+//! Poison, kept whole: a document each, continued in `parts` when it is larger than a document may be.
+
+use super::document::{count, document, field, int_of, spoiled, text, text_of, time, value};
+use super::read::{ascending, by_name, collection, reference};
+use super::{Firestore, MAX_COMMIT_BYTES, MAX_WRITES, failure};
+use crate::store::{Quarantined, StoreError};
+use gcloud_sdk::google::firestore::v1::value::ValueType;
+use gcloud_sdk::google::firestore::v1::write::Operation;
+use gcloud_sdk::google::firestore::v1::{ArrayValue, Cursor, Document, MapValue, StructuredQuery, Value, Write};
+use gcloud_sdk::prost_types::Timestamp;
+use std::collections::HashMap;
+use std::time::SystemTime;
+
+/// Bytes of one document's data; a document may have 1,048,487 with its name and its other fields.
+const PART_BYTES: usize = 900 << 10;
+
+/// What a write takes beside the bytes that are counted: names of fields, and the document's own.
+const WRITE_OVERHEAD_BYTES: usize = 4 << 10;
+
+impl Firestore {
+    /// Keeps the entries in their order. Parts come before the entry that needs them, so whoever sees an entry finds all
+    /// of it; a crash in between leaves parts that the redelivery writes again.
+    pub(super) async fn keep_poison(&self, poison: &[Quarantined]) -> Result<(), StoreError> {
+        let mut writes = Vec::new();
+        let mut bytes = 0;
+        for entry in poison {
+            for (write, size) in self.poison_writes(entry) {
+                if !writes.is_empty() && (bytes + size > MAX_COMMIT_BYTES || writes.len() == MAX_WRITES) {
+                    self.commit_poison(std::mem::take(&mut writes)).await?;
+                    bytes = 0;
+                }
+                bytes += size;
+                writes.push(write);
+            }
+        }
+        if writes.is_empty() { Ok(()) } else { self.commit_poison(writes).await }
+    }
+
+    async fn commit_poison(&self, writes: Vec<Write>) -> Result<(), StoreError> {
+        self.commit(writes).await.map_err(|status| failure((status, "keep poison")))
+    }
+
+    /// The writes of one entry, each with about its bytes.
+    fn poison_writes(&self, entry: &Quarantined) -> Vec<(Write, usize)> {
+        let name = self.address.poison(&entry.id);
+        let beside = entry.reason.len() + entry.attributes.iter().map(|(k, v)| k.len() + v.len() + 32).sum::<usize>();
+        let (inline, rest) = entry.data.split_at(entry.data.len().min(PART_BYTES.saturating_sub(beside)));
+        let mut writes: Vec<(Write, usize)> = rest
+            .chunks(PART_BYTES)
+            .enumerate()
+            .map(|(n, part)| {
+                let fields = HashMap::from([("data".to_owned(), bytes(part))]);
+                (replace(document(part_name(&name, n), fields)), part.len() + WRITE_OVERHEAD_BYTES)
+            })
+            .collect();
+        let fields = HashMap::from([
+            ("reason".to_owned(), text(entry.reason.as_str())),
+            ("data".to_owned(), bytes(inline)),
+            ("size".to_owned(), count(entry.data.len() as u64)),
+            ("attributes".to_owned(), pairs(&entry.attributes)),
+            ("source".to_owned(), text(entry.source.as_str())),
+            ("messageId".to_owned(), optional(entry.message_id.as_deref().map(text))),
+            ("publishTime".to_owned(), optional(entry.published_at.map(time))),
+            ("receivedAt".to_owned(), time(entry.received_at)),
+            ("deliveryAttempt".to_owned(), optional(entry.delivery_attempt.map(|n| count(u64::from(n))))),
+        ]);
+        writes.push((replace(document(name, fields)), inline.len() + beside + WRITE_OVERHEAD_BYTES));
+        writes
+    }
+
+    /// Entries of this consumer, in the order of their ids.
+    pub(super) async fn list_poison(&self, after: Option<&str>, limit: usize) -> Result<Vec<Quarantined>, StoreError> {
+        if limit == 0 {
+            return Ok(Vec::new());
+        }
+        let prefix = self.address.poison_prefix();
+        let query = StructuredQuery {
+            from: collection(self.address.quarantine(), false),
+            order_by: vec![ascending(by_name())],
+            start_at: Some(Cursor {
+                // The bare prefix is a legal name that no entry has.
+                values: vec![reference(self.address.poison(after.unwrap_or_default()))],
+                before: false,
+            }),
+            end_at: Some(Cursor { values: vec![reference(self.address.poison_end())], before: true }),
+            limit: Some(i32::try_from(limit).unwrap_or(i32::MAX)),
+            ..Default::default()
+        };
+        let (documents, _) = self.query(self.address.root(), query, "list poison").await?;
+        let mut entries = Vec::with_capacity(documents.len());
+        for document in documents {
+            let id = document.name.strip_prefix(&prefix).ok_or_else(|| spoiled(&document, "id"))?.to_owned();
+            entries.push(self.read_poison(id, &document).await?);
+        }
+        Ok(entries)
+    }
+
+    async fn read_poison(&self, id: String, document: &Document) -> Result<Quarantined, StoreError> {
+        let mut data = bytes_of(document)?.to_vec();
+        let size = usize::try_from(int_of(document, "size")?).map_err(|_| spoiled(document, "size"))?;
+        let parts = size.saturating_sub(data.len()).div_ceil(PART_BYTES);
+        for n in 0..parts {
+            // One at a time, so that no answer is larger than a document.
+            let name = part_name(&document.name, n);
+            let mut found = self.get(vec![name.clone()], None).await.map_err(failure)?;
+            let part = found.remove(&name).ok_or_else(|| spoiled(document, "size"))?;
+            data.extend_from_slice(bytes_of(&part)?);
+        }
+        if data.len() != size {
+            return Err(spoiled(document, "size"));
+        }
+        Ok(Quarantined {
+            id,
+            reason: text_of(document, "reason")?.to_owned(),
+            data: data.into(),
+            attributes: pairs_of(document)?,
+            source: text_of(document, "source")?.to_owned(),
+            message_id: match field(document, "messageId") {
+                Some(ValueType::StringValue(id)) => Some(id.clone()),
+                _ => None,
+            },
+            published_at: time_of(document, "publishTime"),
+            received_at: time_of(document, "receivedAt").ok_or_else(|| spoiled(document, "receivedAt"))?,
+            delivery_attempt: match field(document, "deliveryAttempt") {
+                Some(ValueType::IntegerValue(n)) => u32::try_from(*n).ok(),
+                _ => None,
+            },
+        })
+    }
+}
+
+/// Part `n` of an entry, counted from 0; the entry's own document holds what comes before it.
+fn part_name(entry: &str, n: usize) -> String {
+    format!("{entry}/parts/{n}")
+}
+
+/// Writes the whole document, whatever was there: the same poison again is one entry.
+fn replace(document: Document) -> Write {
+    Write {
+        update_mask: None,
+        update_transforms: Vec::new(),
+        current_document: None,
+        operation: Some(Operation::Update(document)),
+    }
+}
+
+fn bytes(data: &[u8]) -> Value {
+    value(ValueType::BytesValue(data.to_vec()))
+}
+
+fn optional(there: Option<Value>) -> Value {
+    there.unwrap_or_else(|| value(ValueType::NullValue(0)))
+}
+
+/// An array of key and value, because a map's keys may be neither empty nor `__x__`.
+fn pairs(attributes: &[(String, String)]) -> Value {
+    let pair = |(k, v): &(String, String)| {
+        let fields = HashMap::from([("key".to_owned(), text(k.as_str())), ("value".to_owned(), text(v.as_str()))]);
+        value(ValueType::MapValue(MapValue { fields }))
+    };
+    value(ValueType::ArrayValue(ArrayValue { values: attributes.iter().map(pair).collect() }))
+}
+
+fn pairs_of(document: &Document) -> Result<Vec<(String, String)>, StoreError> {
+    let Some(ValueType::ArrayValue(array)) = field(document, "attributes") else {
+        return Err(spoiled(document, "attributes"));
+    };
+    let text_in = |map: &MapValue, name: &str| match map.fields.get(name)?.value_type.as_ref()? {
+        ValueType::StringValue(text) => Some(text.clone()),
+        _ => None,
+    };
+    let pair = |value: &Value| match value.value_type.as_ref()? {
+        ValueType::MapValue(map) => Some((text_in(map, "key")?, text_in(map, "value")?)),
+        _ => None,
+    };
+    array.values.iter().map(pair).collect::<Option<_>>().ok_or_else(|| spoiled(document, "attributes"))
+}
+
+fn bytes_of(document: &Document) -> Result<&[u8], StoreError> {
+    match field(document, "data") {
+        Some(ValueType::BytesValue(data)) => Ok(data),
+        _ => Err(spoiled(document, "data")),
+    }
+}
+
+fn time_of(document: &Document, name: &str) -> Option<SystemTime> {
+    match field(document, name) {
+        Some(ValueType::TimestampValue(time)) => SystemTime::try_from(Timestamp::clone(time)).ok(),
+        _ => None,
+    }
+}

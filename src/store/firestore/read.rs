@@ -1,0 +1,215 @@
+//! Counts and posts, read at one time.
+
+use super::address::CELL_DIGITS;
+use super::document::{read_shard, text, text_of, value};
+use super::{Firestore, failure};
+use crate::store::{Depth, ErrorClass, StoreError, Tally};
+use futures::future::try_join_all;
+use gcloud_sdk::google::firestore::v1::structured_aggregation_query::aggregation::{Count, Operator as Aggregate};
+use gcloud_sdk::google::firestore::v1::structured_aggregation_query::{Aggregation, QueryType as Aggregated};
+use gcloud_sdk::google::firestore::v1::structured_query::composite_filter::Operator as Composite;
+use gcloud_sdk::google::firestore::v1::structured_query::field_filter::Operator;
+use gcloud_sdk::google::firestore::v1::structured_query::filter::FilterType;
+use gcloud_sdk::google::firestore::v1::structured_query::{
+    CollectionSelector, CompositeFilter, Direction, FieldFilter, FieldReference, Filter, Order, Projection,
+};
+use gcloud_sdk::google::firestore::v1::value::ValueType;
+use gcloud_sdk::google::firestore::v1::{
+    ArrayValue, Cursor, Document, RunAggregationQueryRequest, RunQueryRequest, StructuredAggregationQuery,
+    StructuredQuery, Value, run_aggregation_query_request, run_query_request,
+};
+use gcloud_sdk::prost_types::Timestamp;
+
+/// The name under which a count comes back.
+const ALIAS: &str = "members";
+
+/// Sorts after every shard number and after `repair`, and is legal as a document id.
+const AFTER_ALL_SHARDS: &str = "~";
+
+impl Firestore {
+    /// The shards are read first, by one query, which is one snapshot of all of them however many pages it takes; the
+    /// members are then counted at its read time. A commit is at that time in both or in neither.
+    pub(super) async fn tally_of(&self, post: &str, depth: Depth) -> Result<Tally, StoreError> {
+        let query = StructuredQuery { from: collection(self.address.shards(), false), ..Default::default() };
+        let (documents, read_time) = self.query(self.address.post(post), query, "read shards").await?;
+        let mut tally = Tally { shards: documents.len() as u64, ..Tally::default() };
+        for document in &documents {
+            tally.count = tally.count.saturating_add(read_shard(document)?);
+        }
+        if depth == Depth::ShardsAndMembers {
+            tally.members = Some(self.count_members(post, read_time).await?);
+        }
+        Ok(tally)
+    }
+
+    async fn count_members(&self, post: &str, read_time: Option<Timestamp>) -> Result<u64, StoreError> {
+        let cells = CELL_DIGITS.iter().map(|digit| text(format!("{digit}:{post}"))).collect();
+        let query = StructuredQuery {
+            from: collection(self.address.likes(), false),
+            r#where: Some(cell_is(Operator::In, value(ValueType::ArrayValue(ArrayValue { values: cells })))),
+            ..Default::default()
+        };
+        let read_time = read_time.ok_or_else(|| odd("a query of shards came without its read time"))?;
+        let request = RunAggregationQueryRequest {
+            parent: self.address.root(),
+            query_type: Some(run_aggregation_query_request::QueryType::StructuredAggregationQuery(
+                StructuredAggregationQuery {
+                    aggregations: vec![Aggregation {
+                        alias: ALIAS.to_owned(),
+                        operator: Some(Aggregate::Count(Count { up_to: None })),
+                    }],
+                    query_type: Some(Aggregated::StructuredQuery(query)),
+                },
+            )),
+            consistency_selector: Some(run_aggregation_query_request::ConsistencySelector::ReadTime(read_time)),
+            ..Default::default()
+        };
+        let answers = self.rpc.run_aggregation_query(request).await.map_err(|s| failure((s, "count members")))?;
+        let number = answers.iter().filter_map(|answer| answer.result.as_ref()).find_map(|result| {
+            match result.aggregate_fields.get(ALIAS)?.value_type.as_ref()? {
+                ValueType::IntegerValue(number) => u64::try_from(*number).ok(),
+                _ => None,
+            }
+        });
+        let number = number.ok_or_else(|| odd("a count of members came without a number"))?;
+        self.bill.counted(number);
+        Ok(number)
+    }
+
+    /// Skips from post to post over the names of all shard documents: one read a post, however many shards it has.
+    pub(super) async fn posts_by_shards(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
+        let posts = format!("{}/posts/", self.address.root());
+        let mut from = after.map(|post| self.address.shard(post, AFTER_ALL_SHARDS));
+        let mut found = Vec::new();
+        while found.len() < limit {
+            let query = StructuredQuery {
+                select: Some(Projection { fields: vec![by_name()] }),
+                from: collection(self.address.shards(), true),
+                order_by: vec![ascending(by_name())],
+                start_at: from.take().map(|name| Cursor { values: vec![reference(name)], before: false }),
+                limit: Some(1),
+                ..Default::default()
+            };
+            let (documents, _) = self.query(self.address.root(), query, "list posts").await?;
+            let Some(document) = documents.into_iter().next() else { break };
+            match document.name.strip_prefix(&posts).map(|rest| rest.split('/').collect::<Vec<_>>()).as_deref() {
+                Some([post, shards, _]) if *shards == self.address.shards() => {
+                    from = Some(self.address.shard(post, AFTER_ALL_SHARDS));
+                    found.push((*post).to_owned());
+                }
+                // A collection of this name somewhere else is not ours.
+                _ => from = Some(document.name),
+            }
+        }
+        Ok(found)
+    }
+
+    /// Skips from post to post in each of the sixteen ranges of `cell`, and merges them: at most sixteen reads a post.
+    /// Only memberships that are liked have a `cell`, so a post with nothing but tombstones is not found.
+    pub(super) async fn posts_by_members(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
+        let mut found = Vec::new();
+        if limit == 0 {
+            return Ok(found);
+        }
+        let after = after.unwrap_or("");
+        let mut heads = try_join_all(CELL_DIGITS.iter().map(|digit| self.next_in_cell(*digit, after))).await?;
+        while let Some(post) = heads.iter().flatten().min().cloned() {
+            found.push(post.clone());
+            if found.len() == limit {
+                break;
+            }
+            let moved = heads.iter().zip(CELL_DIGITS).filter(|(head, _)| head.as_deref() == Some(post.as_str()));
+            let places: Vec<(usize, char)> =
+                moved.map(|(_, digit)| (digit.to_digit(16).unwrap_or(0) as usize, digit)).collect();
+            let next = try_join_all(places.iter().map(|(_, digit)| self.next_in_cell(*digit, &post))).await?;
+            for ((place, _), head) in places.into_iter().zip(next) {
+                heads[place] = head;
+            }
+        }
+        Ok(found)
+    }
+
+    /// The first post after `after` that has a liked membership whose id begins with `digit`.
+    async fn next_in_cell(&self, digit: char, after: &str) -> Result<Option<String>, StoreError> {
+        let prefix = format!("{digit}:");
+        let both = CompositeFilter {
+            op: Composite::And as i32,
+            filters: vec![
+                // Strictly greater is the next post, also when its id begins with the whole of this one's.
+                cell_is(Operator::GreaterThan, text(format!("{prefix}{after}"))),
+                // `;` is the byte after `:`.
+                cell_is(Operator::LessThan, text(format!("{digit};"))),
+            ],
+        };
+        let query = StructuredQuery {
+            select: Some(Projection { fields: vec![by("cell")] }),
+            from: collection(self.address.likes(), false),
+            r#where: Some(Filter { filter_type: Some(FilterType::CompositeFilter(both)) }),
+            order_by: vec![ascending(by("cell"))],
+            limit: Some(1),
+            ..Default::default()
+        };
+        let (documents, _) = self.query(self.address.root(), query, "list posts").await?;
+        let Some(document) = documents.first() else { return Ok(None) };
+        Ok(text_of(document, "cell")?.strip_prefix(&prefix).map(str::to_owned))
+    }
+
+    /// All documents of a query, and the time at which all of them were read: a later answer vouches for those before.
+    pub(super) async fn query(
+        &self,
+        parent: String,
+        query: StructuredQuery,
+        tried: &'static str,
+    ) -> Result<(Vec<Document>, Option<Timestamp>), StoreError> {
+        let request = RunQueryRequest {
+            parent,
+            query_type: Some(run_query_request::QueryType::StructuredQuery(query)),
+            ..Default::default()
+        };
+        let answers = self.rpc.run_query(request).await.map_err(|status| failure((status, tried)))?;
+        let read_time = answers.iter().rev().find_map(|answer| answer.read_time);
+        let documents: Vec<Document> = answers.into_iter().filter_map(|answer| answer.document).collect();
+        self.bill.read(documents.len());
+        Ok((documents, read_time))
+    }
+}
+
+/// One collection, or all collections of that name anywhere below.
+pub(super) fn collection(collection_id: String, all_descendants: bool) -> Vec<CollectionSelector> {
+    vec![CollectionSelector { collection_id, all_descendants }]
+}
+
+/// A field by its path.
+pub(super) fn by(path: &str) -> FieldReference {
+    FieldReference { field_path: path.to_owned() }
+}
+
+/// The document's name as a field.
+pub(super) fn by_name() -> FieldReference {
+    by("__name__")
+}
+
+/// In the order of a field.
+pub(super) fn ascending(field: FieldReference) -> Order {
+    Order { field: Some(field), direction: Direction::Ascending as i32 }
+}
+
+/// A document's name as a value.
+pub(super) fn reference(name: String) -> Value {
+    value(ValueType::ReferenceValue(name))
+}
+
+fn cell_is(op: Operator, to: Value) -> Filter {
+    Filter {
+        filter_type: Some(FilterType::FieldFilter(FieldFilter {
+            field: Some(by("cell")),
+            op: op as i32,
+            value: Some(to),
+        })),
+    }
+}
+
+/// An answer that breaks the service's own contract. Asking again may help, and nothing was written.
+fn odd(what: &str) -> StoreError {
+    StoreError::new(ErrorClass::Unknown, what)
+}
