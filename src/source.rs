@@ -3,6 +3,10 @@
 //! A source does not know what a like is. An adapter is chosen by URL from the table in [`connect`] and passes the one
 //! conformance suite in `tests/source_conformance.rs`.
 
+pub mod memory;
+#[cfg(feature = "pubsub")]
+pub mod pubsub;
+
 use crate::ack::Ack;
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -125,6 +129,8 @@ pub enum ConnectError {
 /// When no adapter has the scheme, the URL is not understood, or the source does not open.
 pub async fn connect(url: &str) -> Result<Arc<dyn Source>, ConnectError> {
     match url.split_once(':').map_or(url, |(scheme, _)| scheme) {
+        #[cfg(feature = "pubsub")]
+        "pubsub" => Ok(Arc::new(pubsub::PubSub::connect(url).await?)),
         other => Err(ConnectError::UnknownScheme(other.to_owned())),
     }
 }
