@@ -1,0 +1,4 @@
+//! What tests share. A test binary uses some of it and not the rest.
+#![allow(dead_code, unreachable_pub, reason = "every test binary compiles this module and uses another part of it")]
+
+pub mod emulators;
