@@ -17,7 +17,7 @@ use google_cloud_pubsub::client::{SubscriptionAdmin, TopicAdmin};
 use google_cloud_pubsub::model::Subscription;
 use google_cloud_wkt::FieldMask;
 use std::fmt;
-use wanted::{Setting, Wanted};
+use wanted::{DEAD_LETTER_RETENTION_DAYS, RETENTION_DAYS, Setting, Wanted};
 
 /// What is to be made.
 #[derive(Clone, Debug)]
@@ -165,7 +165,8 @@ pub async fn setup(config: &Config) -> Result<Vec<Step>, SetupError> {
     let dead_letters = dead_letter_topic_of(project, &topic);
     work.topic(&topic).await?;
     work.topic(&dead_letters).await?;
-    let inspect = Wanted::inspection(inspect_subscription_of(project, &topic), &dead_letters);
+    let days = if config.access.is_emulator() { RETENTION_DAYS } else { DEAD_LETTER_RETENTION_DAYS };
+    let inspect = Wanted::inspection(inspect_subscription_of(project, &topic), &dead_letters, days);
     let existing_inspect = work.find(inspect.path()).await?;
     work.subscription(&inspect, existing_inspect).await?;
     let likes = Wanted::likes(path, &topic, &dead_letters, config.options.exactly_once);

@@ -53,7 +53,14 @@ mod tests {
     #[test]
     fn the_commands_make_the_same_things_and_grant_what_dead_letters_need() {
         let config = Config::from_url("pubsub://demo/likes?topic=posts&exactly_once=true").unwrap();
-        insta::assert_snapshot!(commands(&config).join("\n"), @"");
+        insta::assert_snapshot!(commands(&config).join("\n"), @r#"
+        gcloud pubsub topics create projects/demo/topics/posts
+        gcloud pubsub topics create projects/demo/topics/posts-dead-letters
+        gcloud pubsub subscriptions create projects/demo/subscriptions/posts-dead-letters-inspect --topic=projects/demo/topics/posts-dead-letters --ack-deadline=60 --message-retention-duration=31d --expiration-period=never
+        gcloud pubsub subscriptions create projects/demo/subscriptions/likes --topic=projects/demo/topics/posts --ack-deadline=60 --message-retention-duration=7d --expiration-period=never --min-retry-delay=10s --max-retry-delay=600s --dead-letter-topic=projects/demo/topics/posts-dead-letters --max-delivery-attempts=100 --enable-exactly-once-delivery
+        gcloud pubsub topics add-iam-policy-binding projects/demo/topics/posts-dead-letters --member="serviceAccount:service-$(gcloud projects describe demo --format='value(projectNumber)')@gcp-sa-pubsub.iam.gserviceaccount.com" --role=roles/pubsub.publisher
+        gcloud pubsub subscriptions add-iam-policy-binding projects/demo/subscriptions/likes --member="serviceAccount:service-$(gcloud projects describe demo --format='value(projectNumber)')@gcp-sa-pubsub.iam.gserviceaccount.com" --role=roles/pubsub.subscriber
+        "#);
     }
 
     #[test]

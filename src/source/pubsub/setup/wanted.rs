@@ -21,7 +21,8 @@ pub(super) const MAX_ATTEMPTS: i32 = 100;
 /// How many days a message waits for a worker: Pub/Sub's default.
 pub(super) const RETENTION_DAYS: i64 = 7;
 
-/// How many days a dead letter waits for somebody to look: the longest there is.
+/// How many days a dead letter waits for somebody to look: the longest there is. The emulator refuses more than
+/// [`RETENTION_DAYS`].
 pub(super) const DEAD_LETTER_RETENTION_DAYS: i64 = 31;
 
 const DAY_S: i64 = 24 * 60 * 60;
@@ -137,9 +138,9 @@ impl Wanted {
     }
 
     /// The subscription that keeps dead letters.
-    pub(super) fn inspection(path: String, dead_letters: &str) -> Self {
+    pub(super) fn inspection(path: String, dead_letters: &str, retention_days: i64) -> Self {
         Self {
-            subscription: base(path, dead_letters, DEAD_LETTER_RETENTION_DAYS),
+            subscription: base(path, dead_letters, retention_days),
             settings: vec![Setting::Retention, Setting::Expiration],
         }
     }
