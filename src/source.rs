@@ -7,6 +7,8 @@
 pub mod http;
 pub mod jsonl;
 pub mod memory;
+#[cfg(feature = "pubsub")]
+pub mod pubsub;
 
 use crate::ack::Ack;
 use async_trait::async_trait;
@@ -132,6 +134,8 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Source>, ConnectError> {
     match url.split_once(':').map_or(url, |(scheme, _)| scheme) {
         #[cfg(feature = "http")]
         "http" => Ok(Arc::new(http::Http::connect(url)?)),
+        #[cfg(feature = "pubsub")]
+        "pubsub" => Ok(Arc::new(pubsub::PubSub::connect(url).await?)),
         other => Err(ConnectError::UnknownScheme(other.to_owned())),
     }
 }

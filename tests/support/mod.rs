@@ -2,3 +2,5 @@
 #![allow(dead_code, unreachable_pub, reason = "every test binary compiles this module and uses another part of it")]
 
 pub mod emulators;
+#[cfg(feature = "pubsub")]
+pub mod publish;

@@ -1,0 +1,223 @@
+//! Google Cloud Pub/Sub, or its emulator: `pubsub://PROJECT/SUBSCRIPTION`, see [`Options`] for what may follow.
+//!
+//! Leases are the client library's: it extends them while a token lives, up to the max lease. A settled token leaves in
+//! the next acknowledgement, at most 100 ms later; a dropped one is a nack, and the message comes back after the
+//! subscription's retry backoff. Every nack and every lease that runs out is a delivery attempt.
+
+mod access;
+mod failure;
+mod options;
+pub mod setup;
+mod stream;
+
+pub use access::Access;
+pub use options::Options;
+
+use super::{ConnectError, Source, SourceError, Stream};
+use async_trait::async_trait;
+use failure::Patience;
+use futures::FutureExt;
+use futures::future::join_all;
+use google_cloud_pubsub::client::Subscriber;
+use google_cloud_pubsub::model::Subscription;
+use google_cloud_pubsub::subscriber::{MessageStream, ShutdownToken};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How long `close` waits for acknowledgements to be sent. They need one round trip, 100 ms after the last token; a
+/// container has usually 30 s from SIGTERM to SIGKILL, and the flush before this needs its share. What is not sent by
+/// then is delivered again and changes no count.
+const CLOSE_WITHIN: Duration = Duration::from_secs(10);
+
+/// Payload bytes that the service may have out on one stream. A thousand likes are under half a MiB, so the number of
+/// messages decides; this bounds a flood of large poison to 256 MiB over 32 streams (the client's own default is 100
+/// MiB a stream).
+const OUTSTANDING_BYTES: i64 = 8 << 20;
+
+/// The source. Clones of what it opens share it.
+pub struct PubSub(Arc<Shared>);
+
+struct Shared {
+    options: Options,
+    access: Access,
+    /// The client that new streams use. Replaced by the first stream that gives up its connection.
+    client: tokio::sync::Mutex<Client>,
+    open: Mutex<Registry>,
+    /// One for each stream number.
+    patience: Vec<Patience>,
+    closing: AtomicBool,
+}
+
+#[derive(Clone)]
+struct Client {
+    /// Counts connections, so that streams that give up the same one replace it once.
+    generation: u64,
+    subscriber: Subscriber,
+}
+
+/// The shutdown tokens of streams: those that are open, and those that were dropped while deliveries of theirs were
+/// held. A retired one stays while a token of it lives or an acknowledgement is on its way, so that there are never more
+/// of them than held deliveries, plus those of the last 100 ms.
+#[derive(Default)]
+struct Registry {
+    next: u64,
+    open: BTreeMap<u64, ShutdownToken>,
+    retired: Vec<ShutdownToken>,
+}
+
+impl PubSub {
+    /// Reads the URL and looks whether the subscription exists and can be pulled.
+    ///
+    /// # Errors
+    /// When the URL is not understood, Pub/Sub does not answer, or the subscription is missing or is not one that can
+    /// be pulled. The text says what to do.
+    pub async fn connect(url: &str) -> Result<Self, ConnectError> {
+        let options = Options::parse(url)?;
+        let access = Access::new(options.emulator.as_deref());
+        let unavailable = |problem| ConnectError::Unavailable { url: options.name(), problem };
+        let seen = look(&options, &access).await.map_err(unavailable)?;
+        let subscriber = access.subscriber(options.streams).await;
+        let subscriber = subscriber.map_err(|e| unavailable(failure::no_client(&e, &access)))?;
+        let patience = (0..options.streams).map(|_| Patience::new(seen)).collect();
+        Ok(Self(Arc::new(Shared {
+            options,
+            access,
+            client: tokio::sync::Mutex::new(Client { generation: 0, subscriber }),
+            open: Mutex::default(),
+            patience,
+            closing: AtomicBool::new(false),
+        })))
+    }
+}
+
+/// Looks at the subscription. An account that may consume it need not be allowed to look: then its streams will tell,
+/// and the answer is `false`.
+async fn look(options: &Options, access: &Access) -> Result<bool, String> {
+    let admin = access.subscriptions().await.map_err(|e| failure::no_client(&e, access))?;
+    match admin.get_subscription().set_subscription(options.subscription_path()).send().await {
+        Ok(subscription) => unfit(&subscription, options).map_or(Ok(true), Err),
+        Err(error) if failure::is_permission_denied(&error) => {
+            tracing::warn!(source = options.name(), "this account may not look at the subscription; pulling tells");
+            Ok(false)
+        }
+        Err(error) => Err(failure::sentence(&error, options, access)),
+    }
+}
+
+/// Why a subscription that exists cannot be used.
+fn unfit(subscription: &Subscription, options: &Options) -> Option<String> {
+    let delivers_elsewhere = subscription.push_config.as_ref().is_some_and(|push| !push.push_endpoint.is_empty())
+        || subscription.bigquery_config.is_some()
+        || subscription.cloud_storage_config.is_some()
+        || subscription.bigtable_config.is_some();
+    if delivers_elsewhere {
+        return Some("the subscription delivers to somewhere else: use one of delivery type pull".to_owned());
+    }
+    if subscription.detached {
+        return Some("the subscription is detached from its topic: delete it and run `hotcount setup`".to_owned());
+    }
+    match options.exactly_once {
+        Some(wanted) if wanted != subscription.enable_exactly_once_delivery => Some(format!(
+            "its exactly-once delivery is {}, and the URL asks for {wanted}: run `hotcount setup` with this URL",
+            subscription.enable_exactly_once_delivery
+        )),
+        _ => None,
+    }
+}
+
+#[async_trait]
+impl Source for PubSub {
+    fn name(&self) -> String {
+        self.0.options.name()
+    }
+
+    fn streams(&self) -> usize {
+        self.0.options.streams
+    }
+
+    fn max_lease(&self) -> Option<Duration> {
+        Some(self.0.options.max_lease)
+    }
+
+    async fn open(&self, number: usize) -> Result<Box<dyn Stream>, SourceError> {
+        if self.0.is_closing() {
+            let message = format!("{} was closed", self.name());
+            return Err(SourceError { transient: false, message, source: None });
+        }
+        let client = self.0.client.lock().await.clone();
+        Ok(Box::new(stream::PubSubStream::new(self.0.clone(), number, client)))
+    }
+
+    async fn close(&self) {
+        self.0.closing.store(true, Ordering::Release);
+        let tokens: Vec<ShutdownToken> = {
+            let mut registry = self.0.registry();
+            let retired = std::mem::take(&mut registry.retired);
+            registry.open.values().cloned().chain(retired).collect()
+        };
+        // Each ends when no delivery of its stream is held any more and its last acks and nacks were answered.
+        let all = join_all(tokens.iter().map(ShutdownToken::shutdown));
+        if tokio::time::timeout(CLOSE_WITHIN, all).await.is_err() {
+            tracing::warn!(
+                source = self.name(),
+                within_s = CLOSE_WITHIN.as_secs(),
+                "not every acknowledgement was sent in time; those deliveries come back and change no count"
+            );
+        }
+    }
+}
+
+impl Shared {
+    fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
+    fn registry(&self) -> MutexGuard<'_, Registry> {
+        // Each change under the lock is one insertion or removal; a panic leaves none half done.
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts a stream of `client`, and keeps what is needed to wait for its acks. It connects at its first poll.
+    fn start(&self, client: &Client) -> (u64, MessageStream) {
+        let stream = client
+            .subscriber
+            .subscribe(self.options.subscription_path())
+            .set_max_lease(self.options.max_lease)
+            .set_max_lease_extension(self.options.extension)
+            .set_max_outstanding_messages(self.options.outstanding)
+            .set_max_outstanding_bytes(OUTSTANDING_BYTES)
+            .build();
+        let mut registry = self.registry();
+        let id = registry.next;
+        registry.next += 1;
+        registry.open.insert(id, stream.shutdown_token());
+        (id, stream)
+    }
+
+    /// The stream `id` is about to be dropped.
+    fn retire(&self, id: u64) {
+        let mut registry = self.registry();
+        if let Some(token) = registry.open.remove(&id) {
+            // Asking a retired token costs nothing: its stream is cancelled already.
+            registry.retired.retain(|old| old.shutdown().now_or_never().is_none());
+            registry.retired.push(token);
+        }
+    }
+
+    /// A client on another connection than the one of `generation`. Streams that give up the same connection at the
+    /// same time get the same new one.
+    async fn connect_anew(&self, generation: u64) -> Result<Client, SourceError> {
+        let mut client = self.client.lock().await;
+        if client.generation == generation {
+            let subscriber = self.access.subscriber(self.options.streams).await.map_err(|e| SourceError {
+                transient: true,
+                message: failure::no_client(&e, &self.access),
+                source: Some(Box::new(e)),
+            })?;
+            *client = Client { generation: generation + 1, subscriber };
+        }
+        Ok(client.clone())
+    }
+}

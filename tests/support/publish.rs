@@ -1,0 +1,63 @@
+//! A topic and a subscription of one test on the Pub/Sub emulator, and publishing to it.
+
+use super::emulators;
+use google_cloud_pubsub::client::{Publisher, SubscriptionAdmin};
+use google_cloud_pubsub::model::{Message, Subscription};
+use hotcount::source::pubsub::Access;
+
+/// The project of all tests. The emulator makes no difference between projects that exist and those that do not.
+pub const PROJECT: &str = "demo";
+
+/// A topic and a subscription that no other test uses.
+pub struct Topic {
+    /// `HOST:PORT` of the emulator.
+    pub host: String,
+    /// The subscription's id.
+    pub subscription: String,
+    /// The subscription's path.
+    pub subscription_path: String,
+    pub admin: SubscriptionAdmin,
+    publisher: Publisher,
+}
+
+impl Topic {
+    /// A subscription that `change` finishes. Unless it says otherwise, a dropped message comes back at once. `None`
+    /// where there is no emulator.
+    pub async fn new(change: impl FnOnce(Subscription) -> Subscription) -> Option<Self> {
+        let host = emulators::pubsub()?;
+        let access = Access::new(Some(&host));
+        let (topic, subscription) = (emulators::unique("topic"), emulators::unique("likes"));
+        let topic = format!("projects/{PROJECT}/topics/{topic}");
+        let subscription_path = format!("projects/{PROJECT}/subscriptions/{subscription}");
+        access.topics().await.unwrap().create_topic().set_name(&topic).send().await.unwrap();
+        let admin = access.subscriptions().await.unwrap();
+        let request = Subscription::new().set_name(&subscription_path).set_topic(&topic).set_ack_deadline_seconds(10);
+        admin.create_subscription().with_request(change(request)).send().await.unwrap();
+        let publisher = access.publisher(&topic).await.unwrap();
+        Some(Self { host, subscription, subscription_path, admin, publisher })
+    }
+
+    /// The source's URL, with `options` such as `streams=1` in its query.
+    pub fn url(&self, options: &str) -> String {
+        format!("pubsub://{PROJECT}/{}?emulator={}&{options}", self.subscription, self.host)
+    }
+
+    /// Publishes one message, and returns its id once the emulator has it.
+    pub async fn publish(&self, payload: &[u8], attributes: &[(&str, &str)]) -> String {
+        let attributes = attributes.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        let message = Message::new().set_data(payload.to_vec()).set_attributes(attributes);
+        let sent = self.publisher.publish(message);
+        self.publisher.flush().await;
+        sent.await.unwrap()
+    }
+
+    /// Publishes many messages.
+    pub async fn publish_all(&self, payloads: impl IntoIterator<Item = String>) {
+        let sent: Vec<_> =
+            payloads.into_iter().map(|p| self.publisher.publish(Message::new().set_data(p.into_bytes()))).collect();
+        self.publisher.flush().await;
+        for one in sent {
+            one.await.unwrap();
+        }
+    }
+}
