@@ -177,7 +177,10 @@ pub fn decode(payload: &[u8], policy: OrderPolicy, seen_at: SystemTime) -> Resul
     };
     let (mut post_digits, mut user_digits) = (String::new(), String::new());
     let post = text_or_integer("postId", &wire.post_id, &mut post_digits)?;
-    if post.contains('/') || post == "." || post == ".." || (post.len() >= 4 && post.starts_with("__") && post.ends_with("__"))
+    if post.contains('/')
+        || post == "."
+        || post == ".."
+        || (post.len() >= 4 && post.starts_with("__") && post.ends_with("__"))
     {
         return Err(Poison::new("postId", "not a legal document id (no '/', not '.', '..' or '__…__')"));
     }

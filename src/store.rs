@@ -3,6 +3,8 @@
 //! A store knows neither sources nor acks. An adapter is chosen by URL from the one table at the foot of this file and
 //! passes the one conformance suite in `tests/store_conformance.rs`.
 
+#[cfg(feature = "embedded")]
+pub mod embedded;
 pub mod memory;
 
 use crate::batch::Batch;
@@ -278,6 +280,8 @@ pub enum ConnectError {
 /// When no adapter has the scheme, the URL is not understood, or the store does not open.
 pub async fn connect(url: &str, options: &Options) -> Result<Arc<dyn Store>, ConnectError> {
     match scheme(url) {
+        #[cfg(feature = "embedded")]
+        "embedded" => embedded::Embedded::connect(url, options).await,
         "memory" => Ok(Arc::new(memory::Memory::default())),
         other => Err(ConnectError::UnknownScheme(other.to_owned(), "")),
     }

@@ -33,11 +33,23 @@ fn the_reason_names_the_field() {
         (r#"{"eventId":"e","type":"like.added","postId":"a/b"}"#, "postId: not a legal document id"),
         (r#"{"eventId":"e","type":"like.added","postId":".."}"#, "postId: not a legal document id"),
         (r#"{"eventId":"e","type":"like.added","postId":"__x__"}"#, "postId: not a legal document id"),
-        (r#"{"eventId":"e","type":"like.added","postId":"p","userId":null}"#, "userId: must be a string or an integer, not null"),
+        (
+            r#"{"eventId":"e","type":"like.added","postId":"p","userId":null}"#,
+            "userId: must be a string or an integer, not null",
+        ),
         (r#"{"eventId":"e","type":"like.added","postId":"p","userId":"u"}"#, "occurredAt: missing"),
-        (r#"{"eventId":"e","type":"like.added","postId":"p","userId":"u","occurredAt":"yesterday"}"#, "occurredAt: not an RFC 3339"),
-        (r#"{"eventId":"e","type":"like.added","postId":"p","userId":"u","occurredAt":"2099-01-01T00:00:00Z"}"#, "occurredAt: more than ten"),
-        (r#"{"eventId":"e","type":"like.added","postId":"p","userId":"u","version":"1","occurredAt":"2020-01-01T00:00:00Z"}"#, "version: must be a 64-bit integer"),
+        (
+            r#"{"eventId":"e","type":"like.added","postId":"p","userId":"u","occurredAt":"yesterday"}"#,
+            "occurredAt: not an RFC 3339",
+        ),
+        (
+            r#"{"eventId":"e","type":"like.added","postId":"p","userId":"u","occurredAt":"2099-01-01T00:00:00Z"}"#,
+            "occurredAt: more than ten",
+        ),
+        (
+            r#"{"eventId":"e","type":"like.added","postId":"p","userId":"u","version":"1","occurredAt":"2020-01-01T00:00:00Z"}"#,
+            "version: must be a 64-bit integer",
+        ),
     ];
     for (json, reason) in cases {
         let got = read(json).expect_err(json);
@@ -69,7 +81,9 @@ fn without_an_order_a_removal_is_poison() {
 fn ids_end_at_1500_bytes() {
     let event = |n: usize| {
         let user = "é".repeat(n / 2);
-        format!(r#"{{"eventId":"e","type":"like.added","postId":"p","userId":"{user}","occurredAt":"2020-01-01T00:00:00Z"}}"#)
+        format!(
+            r#"{{"eventId":"e","type":"like.added","postId":"p","userId":"{user}","occurredAt":"2020-01-01T00:00:00Z"}}"#
+        )
     };
     assert_eq!(read(&event(1_500)).expect("at the limit").user().len(), 1_500);
     assert_eq!(read(&event(1_502)).expect_err("over it"), "userId: longer than 1,500 bytes");
@@ -77,7 +91,8 @@ fn ids_end_at_1500_bytes() {
 
 #[test]
 fn an_escaped_id_is_unescaped() {
-    let json = r#"{"eventId":"e","type":"like.added","postId":"a\u002db","userId":"u","occurredAt":"2020-01-01T00:00:00Z"}"#;
+    let json =
+        r#"{"eventId":"e","type":"like.added","postId":"a\u002db","userId":"u","occurredAt":"2020-01-01T00:00:00Z"}"#;
     assert_eq!(read(json).expect("good").post(), "a-b");
 }
 
