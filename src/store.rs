@@ -5,6 +5,8 @@
 
 #[cfg(feature = "firestore")]
 pub mod firestore;
+#[cfg(feature = "embedded")]
+pub mod embedded;
 pub mod memory;
 
 use crate::batch::Batch;
@@ -273,6 +275,8 @@ pub async fn connect(url: &str, options: &Options) -> Result<Arc<dyn Store>, Con
     match scheme(url) {
         #[cfg(feature = "firestore")]
         "firestore" => Ok(Arc::new(firestore::Firestore::connect(url, options).await?)),
+        #[cfg(feature = "embedded")]
+        "embedded" => embedded::Embedded::connect(url, options).await,
         "memory" => Ok(Arc::new(memory::Memory::default())),
         other => Err(ConnectError::UnknownScheme(other.to_owned(), "")),
     }

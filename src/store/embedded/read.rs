@@ -1,0 +1,205 @@
+//! Reading at one time: the tables on disk as one snapshot shows them, and the generations in memory over them.
+
+use super::StorageError;
+use super::engine::{Engine, Generation};
+use super::layout::{
+    MERGED_KEY, after_post, counter, is_liked, member_key, membership, post_of, post_prefix, prefix_len, push_shard,
+    shard_of,
+};
+use super::poison;
+use super::table::Table;
+use crate::event::Like;
+use crate::store::{Depth, Listing, Quarantined, Tally};
+use fjall::{Keyspace, Readable, Snapshot};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// A snapshot of the tables and the sealed generation, taken at one time.
+struct View {
+    snapshot: Snapshot,
+    sealed: Option<Arc<Generation>>,
+}
+
+/// Takes a view. `active` runs under the lock that the writer needs to publish a group, so it only looks at memory.
+fn view<T>(engine: &Engine, active: impl FnOnce(&Generation) -> T) -> (View, T) {
+    let tables = engine.tables();
+    (View { snapshot: engine.db.snapshot(), sealed: tables.sealed.clone() }, active(&tables.active))
+}
+
+impl View {
+    /// The sealed generation, unless the counters on disk hold it already.
+    fn sealed_counters(&self, engine: &Engine) -> Result<Option<&Generation>, StorageError> {
+        let merged = match self.snapshot.get(&engine.counters, MERGED_KEY)? {
+            Some(value) => counter(&value)?,
+            None => 0,
+        };
+        Ok(self.sealed.as_deref().filter(|sealed| i64::try_from(sealed.number).is_ok_and(|number| number > merged)))
+    }
+}
+
+/// See [`crate::store::Counts::tally`].
+pub(super) fn tally(engine: &Engine, post: &str, depth: Depth) -> Result<Tally, StorageError> {
+    let prefix = post_prefix(post);
+    let deep = depth == Depth::ShardsAndMembers;
+    let (view, (deltas, newest)) = view(engine, |active| {
+        let members = if deep { members_of(&active.members, &prefix) } else { HashMap::new() };
+        (counters_of(engine, active, &prefix), members)
+    });
+    let mut counts: BTreeMap<u16, i64> = BTreeMap::new();
+    for row in view.snapshot.range(&engine.counters, prefix.clone()..after_post(prefix.clone())) {
+        let (key, value) = row.into_inner()?;
+        if key.as_ref() != MERGED_KEY {
+            counts.insert(shard_of(&key)?, counter(&value)?);
+        }
+    }
+    let sealed = view.sealed_counters(engine)?.map(|sealed| counters_of(engine, sealed, &prefix));
+    for (shard, delta) in sealed.into_iter().flatten().chain(deltas) {
+        *counts.entry(shard).or_default() += delta;
+    }
+    let mut tally = Tally { count: counts.values().sum(), shards: counts.len() as u64, members: None };
+    if deep {
+        // What a generation says about a member hides what lies below it.
+        let mut newer = view.sealed.as_ref().map_or_else(HashMap::new, |sealed| members_of(&sealed.members, &prefix));
+        newer.extend(newest);
+        let mut members = newer.values().filter(|&&liked| liked).count() as u64;
+        for row in view.snapshot.range(&engine.members, prefix.clone()..after_post(prefix.clone())) {
+            let (key, value) = row.into_inner()?;
+            let user = key.get(prefix.len()..).unwrap_or_default();
+            members += u64::from(is_liked(&value) && !newer.contains_key(user));
+        }
+        tally.members = Some(members);
+    }
+    Ok(tally)
+}
+
+/// The post's counters in a generation: one lookup for each shard number that occurs there at all.
+fn counters_of(engine: &Engine, generation: &Generation, prefix: &[u8]) -> Vec<(u16, i64)> {
+    let mut key = prefix.to_vec();
+    let of_shard = |&shard: &u16| {
+        key.truncate(prefix.len());
+        push_shard(&mut key, shard);
+        let value = generation.counters.get(engine.hasher.hash(&key), &key)?;
+        // Memory holds only counters of eight bytes.
+        Some((shard, value.try_into().map_or(0, i64::from_le_bytes)))
+    };
+    generation.shards.iter().filter_map(of_shard).collect()
+}
+
+/// The post's members in a table, and whether they like it. It walks over the whole table.
+fn members_of(members: &Table, prefix: &[u8]) -> HashMap<Box<[u8]>, bool> {
+    let of_post = members.records().filter_map(|record| {
+        let user = record.key.strip_prefix(prefix)?;
+        // Not the end of this post but a NUL inside a longer one.
+        (user.first() != Some(&0xFF)).then(|| (user.into(), is_liked(record.value)))
+    });
+    of_post.collect()
+}
+
+/// See [`crate::store::Counts::posts`].
+pub(super) fn posts(
+    engine: &Engine,
+    listing: Listing,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<String>, StorageError> {
+    let keyspace = match listing {
+        Listing::Shards => &engine.counters,
+        Listing::Members => &engine.members,
+    };
+    // The first key that may belong to a later post.
+    let start = after.map_or_else(Vec::new, |after| after_post(post_prefix(after)));
+    let in_memory = |generation: &Generation| {
+        let table = match listing {
+            Listing::Shards => &generation.counters,
+            Listing::Members => &generation.members,
+        };
+        first_prefixes(table, &start, limit)
+    };
+    let (view, active) = view(engine, in_memory);
+    let mut found = active?;
+    if let Some(sealed) = &view.sealed {
+        found.extend(in_memory(sealed)?);
+    }
+    found.extend(first_prefixes_on_disk(&view.snapshot, keyspace, start.clone(), limit)?);
+    found.iter().take(limit).map(|prefix| Ok(post_of(prefix)?)).collect()
+}
+
+/// The first `limit` prefixes of posts in a table from `start` on.
+fn first_prefixes(table: &Table, start: &[u8], limit: usize) -> Result<BTreeSet<Vec<u8>>, StorageError> {
+    let mut first = BTreeSet::new();
+    for record in table.records().filter(|record| record.key >= start) {
+        let prefix = &record.key[..prefix_len(record.key)?];
+        let full = first.len() == limit;
+        let beyond = full && first.last().is_none_or(|last: &Vec<u8>| last.as_slice() <= prefix);
+        if !beyond && first.insert(prefix.to_vec()) && full {
+            first.pop_last();
+        }
+    }
+    Ok(first)
+}
+
+/// The same on disk: one search for each post, however many members it has.
+fn first_prefixes_on_disk(
+    snapshot: &Snapshot,
+    keyspace: &Keyspace,
+    mut start: Vec<u8>,
+    limit: usize,
+) -> Result<BTreeSet<Vec<u8>>, StorageError> {
+    let mut first = BTreeSet::new();
+    let mut bound = Bound::Included(start);
+    while first.len() < limit {
+        let Some(row) = snapshot.range(keyspace, (bound, Bound::Unbounded)).next() else { break };
+        let key = row.key()?;
+        if key.as_ref() == MERGED_KEY {
+            bound = Bound::Excluded(key.to_vec());
+            continue;
+        }
+        let prefix = key[..prefix_len(&key)?].to_vec();
+        start = after_post(prefix.clone());
+        bound = Bound::Included(start);
+        first.insert(prefix);
+    }
+    Ok(first)
+}
+
+/// See [`crate::store::Store::membership`].
+pub(super) fn stored_like(engine: &Engine, post: &str, user: &str) -> Result<Option<Like>, StorageError> {
+    let key = member_key(post, user);
+    let hash = engine.hasher.hash(&key);
+    let like = |value: &[u8]| -> Result<Option<Like>, StorageError> {
+        let stored = membership(value)?;
+        Ok(Some(Like::new(post, user, stored.event_id, stored.liked, stored.order)))
+    };
+    let (view, active) = view(engine, |active| active.members.get(hash, &key).map(<[u8]>::to_vec));
+    if let Some(value) = &active {
+        return like(value);
+    }
+    if let Some(value) = view.sealed.as_ref().and_then(|sealed| sealed.members.get(hash, &key)) {
+        return like(value);
+    }
+    match view.snapshot.get(&engine.members, &key)? {
+        Some(value) => like(&value),
+        None => Ok(None),
+    }
+}
+
+/// See [`crate::store::Counts::quarantined`].
+pub(super) fn quarantined(
+    engine: &Engine,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<Quarantined>, StorageError> {
+    let consumer = post_prefix(&engine.config.consumer);
+    let end = Bound::Excluded(after_post(consumer.clone()));
+    let start = match after {
+        Some(after) => Bound::Excluded([consumer.as_slice(), after.as_bytes()].concat()),
+        None => Bound::Included(consumer.clone()),
+    };
+    let rows = engine.db.snapshot().range(&engine.quarantine, (start, end)).take(limit);
+    rows.map(|row| {
+        let (key, value) = row.into_inner()?;
+        Ok(poison::read(key.get(consumer.len()..).unwrap_or_default(), &value)?)
+    })
+    .collect()
+}

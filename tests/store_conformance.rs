@@ -1,0 +1,101 @@
+//! The store port's one conformance suite, run for every adapter. An adapter is one line at the foot of this file.
+//!
+//! The cases are in `store_conformance/`: `writing.rs` for batches, `reading.rs` for counts, listings and the
+//! quarantine, `model.rs` for any likes in any order. Each case gets a store of its own from a factory, and posts of its
+//! own from a namespace, so that adapters may share one server.
+
+mod store_conformance {
+    pub(crate) mod model;
+    pub(crate) mod reading;
+    pub(crate) mod support;
+    pub(crate) mod writing;
+}
+
+use std::future::Future;
+use std::pin::Pin;
+use store_conformance::support::Fixture;
+
+/// Makes a fresh fixture, or `None` with a printed reason where the adapter cannot run here.
+type Factory = fn() -> Pin<Box<dyn Future<Output = Option<Fixture>>>>;
+
+/// One test a case, for one adapter.
+macro_rules! cases {
+    ($factory:ident: $($module:ident { $($case:ident),* $(,)? })*) => {
+        $($(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                let factory: super::Factory = || Box::pin(super::$factory());
+                let Some(fixture) = factory().await else { return };
+                super::store_conformance::$module::$case(&fixture).await;
+                fixture.store.close().await.expect("the store closes");
+            }
+        )*)*
+    };
+}
+
+/// The whole suite for one adapter: a module of its name, whose cases use the factory of the same name.
+macro_rules! conformance {
+    ($adapter:ident) => {
+        mod $adapter {
+            cases! { $adapter:
+                writing {
+                    a_batch_applied_twice_under_one_key_counts_once_and_answers_replayed,
+                    a_batch_resumed_after_a_lost_answer_counts_once,
+                    a_batch_that_never_committed_is_applied_when_it_is_resumed,
+                    a_like_in_two_batches_counts_once,
+                    a_batch_that_changes_nothing_answers_and_changes_nothing,
+                    a_removal_before_its_addition_wins_when_it_is_newer,
+                    an_addition_newer_than_the_removal_before_it_wins,
+                    a_tie_is_decided_by_the_bytes_of_the_event_id,
+                    a_removal_wins_a_tie_of_the_same_event,
+                    a_tombstone_keeps_an_older_addition_out,
+                    a_newer_like_of_the_same_state_is_kept_so_that_an_older_removal_loses,
+                    users_that_differ_by_case_or_accent_are_different,
+                    ids_may_be_as_long_as_the_contract_allows,
+                    ids_may_hold_odd_characters,
+                    posts_that_begin_alike_never_mix,
+                    one_batch_may_hold_many_posts,
+                    a_batch_counts_applied_duplicates_and_stale_likes,
+                    orders_reach_both_ends_of_64_bits,
+                    concurrent_batches_on_the_same_members_leave_shards_equal_to_members,
+                }
+                reading {
+                    an_unknown_post_counts_zero,
+                    two_shards_sum,
+                    one_shard_may_be_negative,
+                    a_membership_reads_back_as_the_like_that_wrote_it,
+                    posts_page_in_both_listings,
+                    a_post_of_tombstones_alone_is_listed_by_its_members,
+                    quarantine_is_replaced_by_id,
+                    quarantine_pages,
+                    quarantine_keeps_every_field,
+                    quarantine_keeps_two_mebibytes,
+                }
+                model {
+                    any_likes_in_any_batches_with_any_retries_leave_what_the_model_says,
+                }
+            }
+        }
+    };
+}
+
+async fn memory() -> Option<Fixture> {
+    Some(Fixture::new("memory:").await)
+}
+
+#[cfg(feature = "embedded")]
+async fn embedded() -> Option<Fixture> {
+    Some(Fixture::in_directory(|path| format!("embedded:{path}")).await)
+}
+
+/// The same store with next to no memory: every batch begins a generation and sends the one before to the tables.
+#[cfg(feature = "embedded")]
+async fn embedded_in_tables() -> Option<Fixture> {
+    Some(Fixture::in_directory(|path| format!("embedded:{path}?memory_bytes=1")).await)
+}
+
+conformance!(memory);
+#[cfg(feature = "embedded")]
+conformance!(embedded);
+#[cfg(feature = "embedded")]
+conformance!(embedded_in_tables);

@@ -1,0 +1,177 @@
+//! Counts, listings and the quarantine.
+
+use super::support::{Fixture, add, remove};
+use bytes::Bytes;
+use hotcount::store::{Counts, Depth, Listing, Quarantined, Tally};
+use std::time::{Duration, UNIX_EPOCH};
+
+pub(crate) async fn an_unknown_post_counts_zero(f: &Fixture) {
+    let zero = Tally { count: 0, shards: 0, members: Some(0) };
+    assert_eq!(f.tally(&f.post("nobody")).await, zero);
+    let shallow = f.store.tally(&f.post("nobody"), Depth::Shards).await.expect("a tally");
+    assert_eq!(shallow, Tally { members: None, ..zero });
+    let stored = f.store.membership(&f.post("nobody"), "a").await.expect("read");
+    assert_eq!(stored, None);
+}
+
+pub(crate) async fn two_shards_sum(f: &Fixture) {
+    let post = f.post("p");
+    f.apply_on(0, &[add(&post, "a", "e", 1), add(&post, "b", "e", 1)]).await;
+    f.apply_on(63, &[add(&post, "c", "e", 1)]).await;
+    f.apply_on(63, &[add(&post, "d", "e", 1)]).await;
+    assert_eq!(f.tally(&post).await, Tally { count: 4, shards: 2, members: Some(4) });
+    let shallow = f.store.tally(&post, Depth::Shards).await.expect("a tally");
+    assert_eq!(shallow, Tally { count: 4, shards: 2, members: None });
+}
+
+pub(crate) async fn one_shard_may_be_negative(f: &Fixture) {
+    let post = f.post("p");
+    f.apply_on(1, &[add(&post, "a", "e", 1), add(&post, "b", "e", 1)]).await;
+    f.apply_on(2, &[remove(&post, "a", "f", 2)]).await;
+    assert_eq!(f.tally(&post).await, Tally { count: 1, shards: 2, members: Some(1) });
+}
+
+pub(crate) async fn a_membership_reads_back_as_the_like_that_wrote_it(f: &Fixture) {
+    let post = f.post("p");
+    let like = add(&post, "a", "event-1", -1_234_567_890_123);
+    f.apply(std::slice::from_ref(&like)).await;
+    let stored = f.store.membership(&post, "a").await.expect("read");
+    assert_eq!(stored, Some(like));
+    let other = f.store.membership(&post, "b").await.expect("read");
+    assert_eq!(other, None);
+}
+
+/// All pages of a listing from just before the case's own posts, and only those.
+pub(crate) async fn own_posts(
+    store: &(impl Counts + ?Sized),
+    namespace: &str,
+    listing: Listing,
+    page: usize,
+) -> Vec<String> {
+    let mut posts: Vec<String> = Vec::new();
+    let mut after = namespace.to_owned();
+    loop {
+        let more = store.posts(listing, Some(&after), page).await.expect("a page");
+        assert!(more.len() <= page && more.is_sorted() && more.iter().all(|post| *post > after), "{more:?}");
+        let own = more.iter().take_while(|post| post.starts_with(namespace)).cloned();
+        posts.extend(own);
+        match more.last() {
+            Some(last) if more.len() == page && last.starts_with(namespace) => after.clone_from(last),
+            _ => return posts,
+        }
+    }
+}
+
+pub(crate) async fn posts_page_in_both_listings(f: &Fixture) {
+    // Not in the order that they sort in, which is that of bytes.
+    let mut posts = ["b", "a", "é", "Z", "ab", "a b", "aa", "z", "10", "9"].map(|name| f.post(name));
+    for post in &posts {
+        f.apply(&[add(post, "u1", "e", 1), add(post, "u2", "e", 1), remove(post, "u3", "e", 1)]).await;
+        f.apply_on(1, &[add(post, "u4", "e", 1)]).await;
+    }
+    posts.sort();
+    for listing in [Listing::Shards, Listing::Members] {
+        for page in [1, 3, 10, 100] {
+            assert_eq!(own_posts(&*f.store, &f.post(""), listing, page).await, posts, "{listing:?} by {page}");
+        }
+        let after = f.store.posts(listing, Some(&posts[3]), 2).await.expect("a page");
+        assert_eq!(after, posts[4..6]);
+        // A post that is not there is a place all the same.
+        let between = f.store.posts(listing, Some(&f.post("a a")), 1).await.expect("a page");
+        assert_eq!(between, [f.post("a b")]);
+        assert!(!f.store.posts(listing, None, 1).await.expect("a page").is_empty());
+    }
+}
+
+pub(crate) async fn a_post_of_tombstones_alone_is_listed_by_its_members(f: &Fixture) {
+    let post = f.post("gone");
+    f.apply(&[remove(&post, "a", "e", 1)]).await;
+    assert_eq!(own_posts(&*f.store, &f.post(""), Listing::Members, 10).await, std::slice::from_ref(&post));
+    f.assert_count(&post, 0).await;
+}
+
+/// An entry with nothing but what it must have.
+pub(crate) fn poison(id: &str, reason: &str) -> Quarantined {
+    Quarantined {
+        id: id.to_owned(),
+        reason: reason.to_owned(),
+        data: Bytes::from_static(b"not an event"),
+        attributes: Vec::new(),
+        source: "test:".to_owned(),
+        message_id: None,
+        published_at: None,
+        received_at: UNIX_EPOCH + Duration::from_secs(1_700_000_000),
+        delivery_attempt: None,
+    }
+}
+
+pub(crate) async fn quarantine_is_replaced_by_id(f: &Fixture) {
+    f.store.quarantine(&[poison("00aa", "first"), poison("00bb", "other")]).await.expect("kept");
+    f.store.quarantine(&[poison("00aa", "second")]).await.expect("kept");
+    let entries = f.store.quarantined(None, 10).await.expect("a page");
+    let entries: Vec<_> = entries.iter().map(|e| (e.id.as_str(), e.reason.as_str())).collect();
+    assert_eq!(entries, [("00aa", "second"), ("00bb", "other")]);
+}
+
+pub(crate) async fn quarantine_pages(f: &Fixture) {
+    let ids: Vec<String> = (0..25).map(|i| format!("{:032x}", i * 7 % 25)).collect();
+    let entries: Vec<Quarantined> = ids.iter().map(|id| poison(id, "r")).collect();
+    f.store.quarantine(&entries).await.expect("kept");
+    let (mut listed, mut after) = (Vec::new(), None);
+    loop {
+        let page = f.store.quarantined(after.as_deref(), 10).await.expect("a page");
+        listed.extend(page.iter().map(|e| e.id.clone()));
+        if page.len() < 10 {
+            break;
+        }
+        after = listed.last().cloned();
+    }
+    let mut sorted = ids;
+    sorted.sort();
+    assert_eq!(listed, sorted);
+}
+
+/// Asserts that `left` is `right`, times as far as microseconds.
+pub(crate) fn assert_same_poison(left: &Quarantined, right: &Quarantined) {
+    let micros = |at: std::time::SystemTime| at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros());
+    assert_eq!((&left.id, &left.reason, &left.source), (&right.id, &right.reason, &right.source));
+    assert_eq!(left.data, right.data);
+    assert_eq!((&left.attributes, &left.message_id), (&right.attributes, &right.message_id));
+    assert_eq!(left.published_at.map(micros), right.published_at.map(micros));
+    assert_eq!(micros(left.received_at), micros(right.received_at));
+    assert_eq!(left.delivery_attempt, right.delivery_attempt);
+}
+
+/// An entry with everything that it may have.
+pub(crate) fn full_poison() -> Quarantined {
+    Quarantined {
+        data: Bytes::from((0..=255).collect::<Vec<u8>>()),
+        attributes: [("key", "value"), ("key", "again"), ("__odd__", ""), ("", "é")]
+            .map(|(k, v)| (k.to_owned(), v.to_owned()))
+            .to_vec(),
+        source: "pubsub://project/subscription".to_owned(),
+        message_id: Some("1234567890".to_owned()),
+        published_at: Some(UNIX_EPOCH + Duration::from_micros(1_700_000_000_123_456)),
+        received_at: UNIX_EPOCH + Duration::from_micros(1_700_000_001_654_321),
+        delivery_attempt: Some(7),
+        ..poison("00cc", "userId: empty")
+    }
+}
+
+pub(crate) async fn quarantine_keeps_every_field(f: &Fixture) {
+    let entries = [poison("00dd", "payload: not an event"), full_poison()];
+    f.store.quarantine(&entries).await.expect("kept");
+    let listed = f.store.quarantined(None, 10).await.expect("a page");
+    assert_eq!(listed.len(), 2);
+    assert_same_poison(&listed[0], &entries[1]);
+    assert_same_poison(&listed[1], &entries[0]);
+}
+
+pub(crate) async fn quarantine_keeps_two_mebibytes(f: &Fixture) {
+    let data: Vec<u8> = (0..2_usize << 20).map(|i| (i * 31 % 251) as u8).collect();
+    let entry = Quarantined { data: data.into(), ..poison("00ee", "payload: too long") };
+    f.store.quarantine(std::slice::from_ref(&entry)).await.expect("kept");
+    let listed = f.store.quarantined(None, 10).await.expect("a page");
+    assert_eq!(listed.len(), 1);
+    assert_same_poison(&listed[0], &entry);
+}

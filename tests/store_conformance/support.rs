@@ -1,0 +1,75 @@
+//! What the cases share: a store, a namespace, and short ways to make likes and batches.
+
+use hotcount::batch::{Batch, BatchKey};
+use hotcount::event::Like;
+use hotcount::store::{self, Applied, Attempt, Depth, Options, Store, Tally};
+use std::sync::Arc;
+use tempfile::TempDir;
+
+/// A store of one case.
+pub(crate) struct Fixture {
+    /// The store under test.
+    pub(crate) store: Arc<dyn Store>,
+    /// Begins every post of the case, so that cases on one server do not meet.
+    namespace: String,
+    _directory: Option<TempDir>,
+}
+
+impl Fixture {
+    /// The store that `url` names.
+    pub(crate) async fn new(url: &str) -> Self {
+        // A server may be shared with other cases and with earlier runs.
+        let namespace = format!("t{:016x}-", rand::random::<u64>());
+        let options = Options { consumer: format!("{namespace}consumer") };
+        let store = store::connect(url, &options).await.expect("the store opens");
+        Self { store, namespace, _directory: None }
+    }
+
+    /// A store in a directory that goes with the fixture.
+    pub(crate) async fn in_directory(url: impl FnOnce(&str) -> String) -> Self {
+        let directory = TempDir::new().expect("a directory");
+        let path = directory.path().to_str().expect("a path in UTF-8").to_owned();
+        Self { _directory: Some(directory), ..Self::new(&url(&path)).await }
+    }
+
+    /// The id of a post in this case's namespace.
+    pub(crate) fn post(&self, name: &str) -> String {
+        format!("{}{name}", self.namespace)
+    }
+
+    /// Applies likes in one new batch on shard 0.
+    pub(crate) async fn apply(&self, likes: &[Like]) -> Applied {
+        self.apply_on(0, likes).await
+    }
+
+    /// Applies likes in one new batch.
+    pub(crate) async fn apply_on(&self, shard: u16, likes: &[Like]) -> Applied {
+        self.store.apply(&batch(likes), Attempt::first(shard)).await.expect("applied")
+    }
+
+    /// Counts of a post from shards and members.
+    pub(crate) async fn tally(&self, post: &str) -> Tally {
+        self.store.tally(post, Depth::ShardsAndMembers).await.expect("a tally")
+    }
+
+    /// Asserts that shards and members both say `count`.
+    pub(crate) async fn assert_count(&self, post: &str, count: i64) {
+        let tally = self.tally(post).await;
+        assert_eq!((tally.count, tally.drift()), (count, Some(0)), "{post}: {tally:?}");
+    }
+}
+
+/// A batch under a new key.
+pub(crate) fn batch(likes: &[Like]) -> Batch {
+    Batch::new(BatchKey::from_random(rand::random()), likes.to_vec())
+}
+
+/// A like.
+pub(crate) fn add(post: &str, user: &str, event: &str, order: i64) -> Like {
+    Like::new(post, user, event, true, order)
+}
+
+/// An unlike.
+pub(crate) fn remove(post: &str, user: &str, event: &str, order: i64) -> Like {
+    Like::new(post, user, event, false, order)
+}
