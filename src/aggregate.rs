@@ -218,19 +218,18 @@ impl<R> Aggregator<R> {
         let mut bytes = DOCUMENT_BYTES;
         for (like, _) in line {
             let (post, user) = like.member();
-            let new_posts = posts.len() + usize::from(!posts.contains_key(post));
-            bytes += like.text_bytes() + DOCUMENT_BYTES + (new_posts - posts.len()) * DOCUMENT_BYTES;
-            let writes = items.len() + 1 + new_posts + 1;
+            // The likes of a hot post mostly follow each other.
+            let known = last.filter(|(p, _)| *p == post).map(|(_, n)| n).or_else(|| posts.get(post).copied());
+            let documents = 1 + usize::from(known.is_none());
+            let writes = items.len() + posts.len() + documents + 1;
+            bytes += like.text_bytes() + documents * DOCUMENT_BYTES;
             if !items.is_empty() && (writes > self.config.max_writes || bytes > self.config.max_bytes) {
                 break;
             }
-            let number = match last {
-                Some((last_post, number)) if last_post == post => number,
-                _ => {
-                    let next = posts.len();
-                    *posts.entry(post).or_insert(next)
-                }
-            };
+            let number = known.unwrap_or(posts.len());
+            if known.is_none() {
+                posts.insert(post, number);
+            }
             last = Some((post, number));
             items.push((number, prefix(user)));
         }

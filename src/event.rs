@@ -6,6 +6,7 @@
 mod wire;
 
 use crate::membership::Membership;
+use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -19,6 +20,10 @@ pub const MAX_ID_BYTES: usize = 1_500;
 /// How far `occurredAt` may lie after the message was published or received. A clock in 2099 would freeze the
 /// membership that it touches, so such an event is poison.
 pub const MAX_FUTURE: Duration = Duration::from_secs(10 * 60);
+
+thread_local! {
+    static SCRATCH: RefCell<String> = const { RefCell::new(String::new()) };
+}
 
 /// Where the order of likes comes from; one policy per consumer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,12 +57,14 @@ impl Like {
     #[must_use]
     pub fn new(post: &str, user: &str, event_id: &str, liked: bool, order: i64) -> Self {
         assert!(post.len() <= MAX_ID_BYTES && user.len() <= MAX_ID_BYTES, "ids have a limit");
-        let mut text = String::with_capacity(post.len() + user.len() + event_id.len());
-        text.push_str(post);
-        text.push_str(user);
-        text.push_str(event_id);
+        // Joined in a scratch that keeps its memory, so that a like costs one allocation instead of two.
+        let text = SCRATCH.with_borrow_mut(|scratch| {
+            scratch.clear();
+            [post, user, event_id].into_iter().for_each(|id| scratch.push_str(id));
+            Arc::from(scratch.as_str())
+        });
         // Both lengths are at most MAX_ID_BYTES, checked above.
-        Self { text: text.into(), post_bytes: post.len() as u16, user_bytes: user.len() as u16, liked, order }
+        Self { text, post_bytes: post.len() as u16, user_bytes: user.len() as u16, liked, order }
     }
 
     /// The post's id.

@@ -92,6 +92,24 @@ impl Address {
         Ok(address)
     }
 
+    /// The project's id.
+    #[must_use]
+    pub fn project(&self) -> &str {
+        &self.project
+    }
+
+    /// The database's id, `(default)` unless the URL names one.
+    #[must_use]
+    pub fn database(&self) -> &str {
+        &self.database
+    }
+
+    /// What the names of the collections begin with.
+    #[must_use]
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
     /// The `host:port` of the emulator, when one is used.
     #[must_use]
     pub fn emulator(&self) -> Option<&str> {

@@ -1,0 +1,91 @@
+//! What one core spends on an event before the store, against `serde_json`'s typed parse of the same line in the same
+//! run.
+//!
+//! `cargo bench --bench aggregate --no-default-features`
+
+use hotcount::aggregate::{Added, Aggregator, Config};
+use hotcount::batch::BatchKey;
+use hotcount::event::{OrderPolicy, decode};
+use serde::Deserialize;
+use std::borrow::Cow;
+use std::hint::black_box;
+use std::time::{Instant, SystemTime};
+
+#[path = "support/events.rs"]
+mod events;
+
+/// Likes a seal, as the target says.
+const SEAL: usize = 500;
+const EVENTS: usize = 1_000_000;
+const ROUNDS: usize = 7;
+
+/// The event as a user would declare it: every field typed and borrowed where it can be.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Typed<'a> {
+    #[serde(borrow)]
+    event_id: Cow<'a, str>,
+    #[serde(borrow)]
+    r#type: Cow<'a, str>,
+    #[serde(borrow)]
+    post_id: Cow<'a, str>,
+    #[serde(borrow)]
+    user_id: Cow<'a, str>,
+    #[serde(borrow)]
+    occurred_at: Cow<'a, str>,
+}
+
+fn main() {
+    let text = events::jsonl(EVENTS, 1);
+    let lines: Vec<&[u8]> = text.split(|b| *b == b'\n').filter(|l| !l.is_empty()).collect();
+    let seen_at = SystemTime::now();
+    println!("{} events, {} bytes each, one core, median of {ROUNDS} rounds, ns an event", lines.len(), text.len() / lines.len());
+
+    let mut rows: Vec<(&str, Vec<f64>)> = ["typed parse (serde_json, borrowed)", "decode", "decode + aggregate, no window", "decode + aggregate"]
+        .map(|name| (name, Vec::new()))
+        .into();
+    for _ in 0..ROUNDS {
+        rows[0].1.push(per_event(&lines, |line| {
+            let event: Typed<'_> = serde_json::from_slice(line).expect("a typed event");
+            black_box((&event.event_id, &event.r#type, &event.post_id, &event.user_id, &event.occurred_at));
+        }));
+        rows[1].1.push(per_event(&lines, |line| {
+            black_box(decode(line, OrderPolicy::OccurredAt, seen_at).expect("an event"));
+        }));
+        for (row, window_likes) in [(2, 0), (3, Config::default().window_likes)] {
+            let buffer: Aggregator<()> = Aggregator::new(Config { window_likes, ..Config::default() });
+            let now = Instant::now();
+            let (mut waiting, mut sealed) = (0, 0_u64);
+            rows[row].1.push(per_event(&lines, |line| {
+                let like = decode(line, OrderPolicy::OccurredAt, seen_at).expect("an event");
+                waiting += usize::from(buffer.add(like, (), now) == Added::Buffered);
+                if waiting == SEAL {
+                    waiting = 0;
+                    sealed += 1;
+                    while let Some(batch) = buffer.seal(BatchKey::from_random(u128::from(sealed))) {
+                        if window_likes > 0 {
+                            buffer.remember(batch.batch());
+                        }
+                        black_box(batch);
+                    }
+                }
+            }));
+        }
+    }
+    let base = median(&mut rows[0].1);
+    for (name, mut times) in rows {
+        let ns = median(&mut times);
+        println!("{name:<36} {ns:>7.1}   {:>5.2} × typed parse", ns / base);
+    }
+}
+
+fn per_event(lines: &[&[u8]], mut work: impl FnMut(&[u8])) -> f64 {
+    let started = Instant::now();
+    lines.iter().for_each(|line| work(line));
+    started.elapsed().as_nanos() as f64 / lines.len() as f64
+}
+
+fn median(times: &mut [f64]) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
