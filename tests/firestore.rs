@@ -137,6 +137,12 @@ async fn every_code_before_or_after_a_commit_leaves_the_count_exact() {
                 _ if refusal && when == When::Before => {
                     assert_eq!(outcome.expect_err(&post).class, ErrorClass::CannotWork, "{post}");
                 }
+                Code::Aborted | Code::ResourceExhausted | Code::Unauthenticated => {
+                    // The key is not read first after these, so when one of them lied the batch meets its own likes.
+                    let applied = outcome.expect(&post);
+                    assert_eq!(applied.applied + applied.duplicates, 5, "{post}");
+                    assert!(when == When::After || applied.applied == 5, "{post}");
+                }
                 _ => {
                     let applied = outcome.expect(&post);
                     assert_eq!((applied.applied, applied.duplicates, applied.stale), (5, 0, 0), "{post}");
