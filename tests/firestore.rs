@@ -1,13 +1,15 @@
 //! The Firestore store on Google's emulator: one commit, every failure of it, and what it costs.
 #![cfg(feature = "firestore")]
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "firestore/faults.rs"]
 mod faults;
 mod support;
 
 use faults::{Faults, When};
-use gcloud_sdk::google::firestore::v1::BatchGetDocumentsRequest;
 use gcloud_sdk::google::firestore::v1::batch_get_documents_response::Result as Got;
+use gcloud_sdk::google::firestore::v1::write::Operation;
+use gcloud_sdk::google::firestore::v1::{BatchGetDocumentsRequest, CommitRequest, Document, Write};
 use gcloud_sdk::tonic::Code;
 use hotcount::batch::{Batch, BatchKey};
 use hotcount::event::Like;
@@ -294,6 +296,41 @@ async fn two_adapters_that_race_on_one_member_count_it_once() {
 }
 
 #[tokio::test]
+async fn two_adapters_that_commit_the_same_batch_at_once_report_one_outcome() {
+    let Some(place) = Place::new("twins") else { return };
+    let (one, one_faults) = place.faulty().await;
+    let (two, two_faults) = place.faulty().await;
+    let same = batch(likes("post", 0..20));
+    let barrier = Arc::new(tokio::sync::Barrier::new(2));
+    one_faults.meet_before_next_commit(barrier.clone());
+    two_faults.meet_before_next_commit(barrier);
+    let (a, b) = tokio::join!(settle(&one, &same), settle(&two, &same));
+    let (a, b) = (a.expect("it settles"), b.expect("it settles"));
+    assert_eq!((a.applied, b.applied), (20, 20));
+    assert!(a.replayed != b.replayed, "{a:?} {b:?}");
+    assert_eq!(tally(&one, "post").await, (20, 1, 20));
+}
+
+#[tokio::test]
+async fn a_membership_that_something_else_wrote_is_trouble_for_its_own_like_alone() {
+    let Some(place) = Place::new("spoiled") else { return };
+    let store = place.store().await;
+    let name = place.address().member(&member_id("post", "user-1"));
+    let document = Document { name, ..Default::default() };
+    let write = Write { operation: Some(Operation::Update(document)), ..Default::default() };
+    let request =
+        CommitRequest { database: place.address().database_path(), writes: vec![write], ..Default::default() };
+    place.grpc().await.commit(request).await.expect("it is written");
+    let error = store.apply(&batch(likes("post", 0..3)), Attempt::first(1)).await.expect_err("it is spoiled");
+    assert_eq!(error.class, ErrorClass::BatchCannotWork);
+    assert!(error.to_string().contains(&member_id("post", "user-1")), "{error}");
+    let mut healthy = likes("post", 0..1);
+    healthy.extend(likes("post", 2..3));
+    assert_eq!(apply(&store, healthy).await.applied, 2);
+    assert_eq!(tally(&store, "post").await, (2, 1, 2));
+}
+
+#[tokio::test]
 async fn a_member_that_others_keep_writing_is_named_after_the_second_refusal() {
     let Some(place) = Place::new("contended") else { return };
     let (store, faults) = place.faulty().await;
@@ -388,7 +425,10 @@ async fn shards_and_members_are_compared_at_one_time_while_others_write() {
     let writing = async {
         for n in 0..40 {
             let applied = writer
-                .apply(&batch(likes("post", n * 20..(n + 1) * 20)), Attempt::first(u16::try_from(n % 4).expect("small")))
+                .apply(
+                    &batch(likes("post", n * 20..(n + 1) * 20)),
+                    Attempt::first(u16::try_from(n % 4).expect("small")),
+                )
                 .await;
             assert_eq!(applied.expect("it is applied").applied, 20);
         }
