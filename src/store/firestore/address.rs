@@ -37,7 +37,9 @@ impl Address {
     /// # Errors
     /// When something is not understood, or would be refused by Firestore as part of a name.
     pub fn parse(url: &str, consumer: &str, emulator_host: Option<String>) -> Result<Self, ConnectError> {
-        let bad = |problem: String| ConnectError::BadUrl { url: url.to_owned(), problem };
+        // What stands before an '@' elsewhere is a password; no error may repeat it.
+        let shown = if url.contains('@') { "firestore://…" } else { url };
+        let bad = |problem: String| ConnectError::BadUrl { url: shown.to_owned(), problem };
         let rest = url.strip_prefix("firestore://").ok_or_else(|| bad(EXPECTED.to_owned()))?;
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (project, database) = path.split_once('/').unwrap_or((path, ""));
@@ -46,10 +48,10 @@ impl Address {
             other => other,
         };
         if !only(project, "-.:") {
-            return Err(bad(format!("'{project}' is no project id; {EXPECTED}")));
+            return Err(bad(format!("it names no project; {EXPECTED}")));
         }
         if database != "(default)" && !only(database, "-") {
-            return Err(bad(format!("'{database}' is no database id; {EXPECTED}")));
+            return Err(bad(format!("it names no database; {EXPECTED}")));
         }
         let mut address = Self {
             project: project.to_owned(),
@@ -75,7 +77,7 @@ impl Address {
                         )));
                     }
                 },
-                "emulator" if !value.is_empty() => address.emulator = Some(value.into_owned()),
+                "emulator" if !value.is_empty() && !value.contains('@') => address.emulator = Some(value.into_owned()),
                 other => return Err(bad(format!("it has no option '{other}'; {EXPECTED}"))),
             }
         }
@@ -271,7 +273,9 @@ mod tests {
             "firestore://demo?batch_key_lifetime_s=0",
             "firestore://demo?shards=7",
         ] {
-            assert!(matches!(parse(url), Err(ConnectError::BadUrl { .. })), "{url}");
+            let Err(error) = parse(url) else { panic!("{url} is taken") };
+            assert!(matches!(error, ConnectError::BadUrl { .. }), "{url}");
+            assert!(!error.to_string().contains("secret"), "{error}");
         }
         for consumer in ["", "a/b", "a:b", "__a"] {
             assert!(Address::parse("firestore://demo", consumer, None).is_err(), "{consumer}");

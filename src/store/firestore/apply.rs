@@ -184,12 +184,13 @@ impl Members {
         Self { ids, names, known }
     }
 
-    /// The place whose membership the service says exists already, when it says so and names one.
+    /// The place whose membership the service says exists already, when it says so and names one. The service names the
+    /// whole path and the emulator the end of it; both have the id, and no two members share 128 bits of a hash.
     fn named_by(&self, status: &Status) -> Option<usize> {
         if status.code() != Code::AlreadyExists {
             return None;
         }
-        self.names.iter().position(|name| status.message().contains(name.as_str()))
+        self.ids.iter().position(|id| status.message().contains(id.as_str()))
     }
 
     /// Takes in what was found for `places`.

@@ -118,11 +118,10 @@ impl Firestore {
             if found.len() == limit {
                 break;
             }
-            let moved = heads.iter().zip(CELL_DIGITS).filter(|(head, _)| head.as_deref() == Some(post.as_str()));
-            let places: Vec<(usize, char)> =
-                moved.map(|(_, digit)| (digit.to_digit(16).unwrap_or(0) as usize, digit)).collect();
-            let next = try_join_all(places.iter().map(|(_, digit)| self.next_in_cell(*digit, &post))).await?;
-            for ((place, _), head) in places.into_iter().zip(next) {
+            let here = |place: &usize| heads[*place].as_deref() == Some(post.as_str());
+            let places: Vec<usize> = (0..heads.len()).filter(here).collect();
+            let next = try_join_all(places.iter().map(|place| self.next_in_cell(CELL_DIGITS[*place], &post))).await?;
+            for (place, head) in places.into_iter().zip(next) {
                 heads[place] = head;
             }
         }

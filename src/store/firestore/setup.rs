@@ -48,7 +48,7 @@ pub fn setup_commands(project: &str, database: &str, prefix: &str) -> Vec<String
         .map(|name| format!("gcloud firestore indexes fields update '*' {} --disable-indexes", place(name)))
         .collect();
     commands.push(format!(
-        "gcloud firestore indexes fields update {} {} --index=order=ascending,query-scope=collection",
+        "gcloud firestore indexes fields update {} {} --index=order=ascending",
         INDEX.1,
         place(INDEX.0)
     ));

@@ -1,0 +1,172 @@
+//! What is written where, and how it is read back.
+
+use super::*;
+
+#[tokio::test]
+async fn the_documents_have_exactly_the_fields_of_the_layout() {
+    let Some(place) = Place::new("layout") else { return };
+    let store = place.store().await;
+    let (address, grpc) = (place.address(), place.grpc().await);
+    let one = Batch::new(
+        key(),
+        vec![Like::new("post-1", "user-7", "e1", true, 5), Like::new("post-1", "user-8", "e2", false, 6)],
+    );
+    store.apply(&one, Attempt::first(9)).await.expect("it is applied");
+    store.quarantine(&[poison("0123", b"bad".to_vec())]).await.expect("it is kept");
+    let (liked, removed) = (member_id("post-1", "user-7"), member_id("post-1", "user-8"));
+    assert_eq!(liked, "7d2dc7378b92dd56e073e15d853c1135");
+    let root = address.root();
+    let expected: [(String, &[&str]); 5] = [
+        (format!("hotcountLikes/{liked}"), &["cell", "eventId", "liked", "order", "post", "updatedAt", "user"]),
+        (format!("hotcountLikes/{removed}"), &["eventId", "liked", "order", "post", "updatedAt", "user"]),
+        ("posts/post-1/hotcountShards/9".to_owned(), &["count"]),
+        (
+            format!("hotcountBatches/like-counter:{}", one.key()),
+            &["applied", "duplicates", "expireAt", "posts", "processedAt", "stale"],
+        ),
+        (
+            "hotcountQuarantine/like-counter:0123".to_owned(),
+            &[
+                "attributes",
+                "data",
+                "deliveryAttempt",
+                "messageId",
+                "publishTime",
+                "reason",
+                "receivedAt",
+                "size",
+                "source",
+            ],
+        ),
+    ];
+    for (path, fields) in expected {
+        let request = BatchGetDocumentsRequest {
+            database: address.database_path(),
+            documents: vec![format!("{root}/{path}")],
+            ..Default::default()
+        };
+        let answers = grpc.batch_get(request).await.expect("it answers");
+        let Some(Got::Found(document)) = answers.into_iter().find_map(|answer| answer.result) else {
+            panic!("{path} is missing");
+        };
+        let names: BTreeSet<&str> = document.fields.keys().map(String::as_str).collect();
+        assert_eq!(names.into_iter().collect::<Vec<_>>(), fields, "{path}");
+        if path.ends_with(&liked) {
+            let cell = document.fields["cell"].value_type.clone().expect("it has a value");
+            assert_eq!(format!("{cell:?}"), r#"StringValue("7:post-1")"#);
+        }
+    }
+}
+
+#[tokio::test]
+async fn shards_and_members_are_compared_at_one_time_while_others_write() {
+    let Some(place) = Place::new("time") else { return };
+    let (store, writer) = (place.store().await, place.store().await);
+    let writing = async {
+        for n in 0..40 {
+            let applied = writer
+                .apply(
+                    &batch(likes("post", n * 20..(n + 1) * 20)),
+                    Attempt::first(u16::try_from(n % 4).expect("small")),
+                )
+                .await;
+            assert_eq!(applied.expect("it is applied").applied, 20);
+        }
+    };
+    tokio::pin!(writing);
+    let mut tallies = 0;
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut writing => break,
+            tally = store.tally("post", Depth::ShardsAndMembers) => {
+                let tally = tally.expect("it counts");
+                assert_eq!(tally.drift(), Some(0), "{tally:?}");
+                assert_eq!(tally.count % 20, 0, "{tally:?}");
+                tallies += 1;
+            }
+        }
+    }
+    assert!(tallies > 0);
+    assert_eq!(tally(&store, "post").await, (800, 4, 800));
+    assert_eq!(tally(&store, "unknown").await, (0, 0, 0));
+}
+
+#[tokio::test]
+async fn posts_are_listed_both_ways_in_the_order_of_their_bytes() {
+    let Some(place) = Place::new("posts") else { return };
+    let store = place.store().await;
+    let mut posts = ["a", "ab", "a\u{10ffff}", "b", "10", "9", "post 1", "é", "\u{ffff}", "\u{10000}", "~", "a;", "a:"];
+    for (shard, users) in [(0, 0..3), (1, 3..5), (31, 5..6)] {
+        let these = posts.iter().flat_map(|post| likes(post, users.clone())).collect();
+        store.apply(&batch(these), Attempt::first(shard)).await.expect("it is applied");
+    }
+    posts.sort_unstable();
+    for listing in [Listing::Shards, Listing::Members] {
+        assert_eq!(store.posts(listing, None, 100).await.expect("it lists"), posts, "{listing:?}");
+        let mut paged: Vec<String> = Vec::new();
+        loop {
+            let page = store.posts(listing, paged.last().map(String::as_str), 4).await.expect("it lists");
+            let full = page.len() == 4;
+            paged.extend(page);
+            if !full {
+                break;
+            }
+        }
+        assert_eq!(paged, posts, "{listing:?}");
+        assert!(store.posts(listing, None, 0).await.expect("it lists").is_empty());
+    }
+    for post in posts {
+        assert_eq!(tally(&store, post).await, (6, 3, 6), "{post}");
+    }
+}
+
+fn poison(id: &str, data: Vec<u8>) -> Quarantined {
+    Quarantined {
+        id: id.to_owned(),
+        reason: "postId: empty".to_owned(),
+        data: data.into(),
+        attributes: vec![("__x__".to_owned(), "1".to_owned()), (String::new(), "2".to_owned())],
+        source: "pubsub://demo/likes".to_owned(),
+        message_id: Some("77".to_owned()),
+        published_at: None,
+        received_at: UNIX_EPOCH + Duration::from_micros(1_700_000_000_000_001),
+        delivery_attempt: Some(3),
+    }
+}
+
+#[tokio::test]
+async fn poison_larger_than_a_document_is_kept_whole_and_belongs_to_its_consumer() {
+    let Some(place) = Place::new("poison") else { return };
+    let store = place.store().await;
+    let other = Firestore::connect(&place.url, &Options { consumer: "like".to_owned() }).await.expect("it opens");
+    let large: Vec<u8> = (0..9_000_000_u32).map(|n| u8::try_from(n % 251).expect("small")).collect();
+    let edge = vec![7; 900 << 10];
+    let entries = [poison("a", b"small".to_vec()), poison("b", large), poison("c", Vec::new()), poison("d", edge)];
+    store.quarantine(&entries).await.expect("it is kept");
+    store.quarantine(&entries[..1]).await.expect("the same again is one entry");
+    other.quarantine(&[poison("b", b"not ours".to_vec())]).await.expect("it is kept");
+    let listed = store.quarantined(None, 10).await.expect("it lists");
+    assert_eq!(listed.len(), entries.len());
+    for (listed, kept) in listed.iter().zip(&entries) {
+        assert_eq!(listed.id, kept.id);
+        assert!(listed.data == kept.data, "{} has other data", kept.id);
+        assert_eq!(listed.attributes, kept.attributes);
+        assert_eq!((&listed.reason, &listed.source), (&kept.reason, &kept.source));
+        assert_eq!((&listed.message_id, listed.published_at), (&kept.message_id, kept.published_at));
+        assert_eq!((listed.received_at, listed.delivery_attempt), (kept.received_at, kept.delivery_attempt));
+    }
+    let page = store.quarantined(Some("a"), 1).await.expect("it lists");
+    assert_eq!(page.iter().map(|entry| entry.id.as_str()).collect::<Vec<_>>(), ["b"]);
+    assert_eq!(other.quarantined(None, 10).await.expect("it lists").len(), 1);
+}
+
+#[tokio::test]
+async fn a_host_that_is_not_there_is_said_so_in_one_sentence() {
+    // The port was free a moment ago, and nobody answers on it.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port").port();
+    let url = format!("firestore://demo?emulator=127.0.0.1:{port}");
+    let Err(error) = Firestore::connect(&url, &Options::default()).await else { panic!("nobody is there") };
+    assert!(matches!(error, ConnectError::Unavailable { .. }));
+    assert!(error.to_string().contains("is not reached"), "{error}");
+}
