@@ -39,11 +39,16 @@ fn main() {
     let text = events::jsonl(EVENTS, 1);
     let lines: Vec<&[u8]> = text.split(|b| *b == b'\n').filter(|l| !l.is_empty()).collect();
     let seen_at = SystemTime::now();
-    println!("{} events, {} bytes each, one core, median of {ROUNDS} rounds, ns an event", lines.len(), text.len() / lines.len());
+    println!(
+        "{} events, {} bytes each, one core, median of {ROUNDS} rounds, ns an event",
+        lines.len(),
+        text.len() / lines.len()
+    );
 
-    let mut rows: Vec<(&str, Vec<f64>)> = ["typed parse (serde_json, borrowed)", "decode", "decode + aggregate, no window", "decode + aggregate"]
-        .map(|name| (name, Vec::new()))
-        .into();
+    let mut rows: Vec<(&str, Vec<f64>)> =
+        ["typed parse (serde_json, borrowed)", "decode", "decode + aggregate, no window", "decode + aggregate"]
+            .map(|name| (name, Vec::new()))
+            .into();
     for _ in 0..ROUNDS {
         rows[0].1.push(per_event(&lines, |line| {
             let event: Typed<'_> = serde_json::from_slice(line).expect("a typed event");

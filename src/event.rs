@@ -152,8 +152,10 @@ impl Poison {
 /// # Errors
 /// The reason why the payload can never be counted.
 pub fn decode(payload: &[u8], policy: OrderPolicy, seen_at: SystemTime) -> Result<Like, Poison> {
+    // Checked as a whole: cheaper than text by text, as the parser would.
+    let text = std::str::from_utf8(payload).map_err(|e| Poison::new("payload", format!("not UTF-8 ({e})")))?;
     let wire: Wire<'_> =
-        serde_json::from_slice(payload).map_err(|e| Poison::new("payload", format!("not an event in JSON ({e})")))?;
+        serde_json::from_str(text).map_err(|e| Poison::new("payload", format!("not an event in JSON ({e})")))?;
     let event_id = match &wire.event_id {
         Scalar::Text(id) => checked_id("eventId", id)?,
         other => return Err(Poison::new("eventId", other.expected("a string"))),
@@ -166,7 +168,7 @@ pub fn decode(payload: &[u8], policy: OrderPolicy, seen_at: SystemTime) -> Resul
     };
     let (mut post_digits, mut user_digits) = (String::new(), String::new());
     let post = text_or_integer("postId", &wire.post_id, &mut post_digits)?;
-    if post.contains('/')
+    if post.bytes().any(|byte| byte == b'/')
         || post == "."
         || post == ".."
         || (post.len() >= 4 && post.starts_with("__") && post.ends_with("__"))

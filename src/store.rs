@@ -3,10 +3,10 @@
 //! A store knows neither sources nor acks. An adapter is chosen by URL from the one table at the foot of this file and
 //! passes the one conformance suite in `tests/store_conformance.rs`.
 
-#[cfg(feature = "firestore")]
-pub mod firestore;
 #[cfg(feature = "embedded")]
 pub mod embedded;
+#[cfg(feature = "firestore")]
+pub mod firestore;
 pub mod memory;
 
 use crate::batch::Batch;

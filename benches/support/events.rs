@@ -29,9 +29,15 @@ pub(crate) fn jsonl(events: usize, seed: u64) -> Vec<u8> {
         let _ = writeln!(
             text,
             r#"{{"eventId":"{:08x}-{:04x}-4{:03x}-8{:03x}-{:012x}","type":"like.added","postId":"post-{post}","userId":"user-{}","occurredAt":"2026-01-01T{:02}:{:02}:{:02}.{micros:07}Z"}}"#,
-            rng.random::<u32>(), rng.random::<u16>(), rng.random_range(0..4096), rng.random_range(0..4096),
-            rng.random_range(0..1_u64 << 48), n,
-            n / 3_600_000 % 24, n / 60_000 % 60, n / 1_000 % 60,
+            rng.random::<u32>(),
+            rng.random::<u16>(),
+            rng.random_range(0..4096),
+            rng.random_range(0..4096),
+            rng.random_range(0..1_u64 << 48),
+            n,
+            n / 3_600_000 % 24,
+            n / 60_000 % 60,
+            n / 1_000 % 60,
         );
     }
     text.into_bytes()

@@ -46,7 +46,13 @@ impl Quarantine {
                     let payload = String::from_utf8_lossy(&entry.data);
                     let shown: String = payload.chars().take(SHOWN).flat_map(char::escape_debug).collect();
                     let message = entry.message_id.as_deref().unwrap_or("-");
-                    line(&format!("{}  {}\n  {} · message {message} · {} bytes · {shown}", entry.id, entry.reason, entry.source, entry.data.len()))?;
+                    line(&format!(
+                        "{}  {}\n  {} · message {message} · {} bytes · {shown}",
+                        entry.id,
+                        entry.reason,
+                        entry.source,
+                        entry.data.len()
+                    ))?;
                 }
             }
             if last {

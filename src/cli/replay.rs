@@ -68,7 +68,10 @@ impl Replay {
             });
             line(&result.to_string())?;
         } else {
-            line(&format!("{} · posts {posts} · {elapsed_s:.2} s · {events_per_s:.0} events/s", summary(&report, &progress)))?;
+            line(&format!(
+                "{} · posts {posts} · {elapsed_s:.2} s · {events_per_s:.0} events/s",
+                summary(&report, &progress)
+            ))?;
         }
         Ok(if counted.left == 0 { Exit::Done } else { Exit::LeftToRedelivery })
     }
