@@ -4,6 +4,8 @@
 pub mod ack;
 pub mod batch;
 pub mod event;
+#[cfg(feature = "http")]
+pub mod face;
 pub mod membership;
 pub mod source;
 pub mod store;

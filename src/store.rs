@@ -6,6 +6,8 @@
 #[cfg(feature = "embedded")]
 pub mod embedded;
 pub mod memory;
+#[cfg(feature = "http")]
+pub mod remote;
 
 use crate::batch::Batch;
 use crate::event::{Like, Poison};
@@ -293,6 +295,8 @@ pub async fn connect(url: &str, options: &Options) -> Result<Arc<dyn Store>, Con
 /// As [`connect`].
 pub async fn connect_counts(url: &str, options: &Options) -> Result<Arc<dyn Counts>, ConnectError> {
     match scheme(url) {
+        #[cfg(feature = "http")]
+        "http" => Ok(Arc::new(remote::Remote::connect(url)?)),
         _ => match connect(url, options).await {
             Ok(store) => Ok(store),
             Err(ConnectError::UnknownScheme(s, _)) => {
