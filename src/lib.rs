@@ -6,6 +6,8 @@ pub mod aggregate;
 pub mod backoff;
 pub mod batch;
 pub mod event;
+#[cfg(feature = "http")]
+pub mod face;
 pub mod flush;
 pub mod membership;
 pub mod pipeline;

@@ -8,6 +8,8 @@ pub mod embedded;
 #[cfg(feature = "firestore")]
 pub mod firestore;
 pub mod memory;
+#[cfg(feature = "http")]
+pub mod remote;
 
 use crate::batch::Batch;
 use crate::event::Like;
@@ -288,6 +290,8 @@ pub async fn connect(url: &str, options: &Options) -> Result<Arc<dyn Store>, Con
 /// As [`connect`].
 pub async fn connect_counts(url: &str, options: &Options) -> Result<Arc<dyn Counts>, ConnectError> {
     match scheme(url) {
+        #[cfg(feature = "http")]
+        "http" => Ok(Arc::new(remote::Remote::connect(url)?)),
         _ => match connect(url, options).await {
             Ok(store) => Ok(store),
             Err(ConnectError::UnknownScheme(s, _)) => {

@@ -5,6 +5,8 @@
 //! own from a namespace, so that adapters may share one server.
 
 mod store_conformance {
+    #[cfg(feature = "http")]
+    pub(crate) mod fronted;
     pub(crate) mod model;
     pub(crate) mod reading;
     pub(crate) mod support;
@@ -94,7 +96,17 @@ async fn embedded_in_tables() -> Option<Fixture> {
     Some(Fixture::in_directory(|path| format!("embedded:{path}?memory_bytes=1")).await)
 }
 
+/// Reads go over HTTP to a worker's face; writes go to the memory behind it.
+#[cfg(feature = "http")]
+async fn remote() -> Option<Fixture> {
+    let fixture = Fixture::new("memory:").await;
+    let store = std::sync::Arc::new(store_conformance::fronted::Fronted::new(fixture.store.clone()).await);
+    Some(fixture.seen_through(store))
+}
+
 conformance!(memory);
+#[cfg(feature = "http")]
+conformance!(remote);
 #[cfg(feature = "embedded")]
 conformance!(embedded);
 #[cfg(feature = "embedded")]

@@ -32,6 +32,12 @@ impl Fixture {
         Self { _directory: Some(directory), ..Self::new(&url(&path)).await }
     }
 
+    /// The same fixture, its store used through `store`.
+    #[cfg(feature = "http")]
+    pub(crate) fn seen_through(self, store: Arc<dyn Store>) -> Self {
+        Self { store, ..self }
+    }
+
     /// The id of a post in this case's namespace.
     pub(crate) fn post(&self, name: &str) -> String {
         format!("{}{name}", self.namespace)

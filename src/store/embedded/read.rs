@@ -3,15 +3,15 @@
 use super::StorageError;
 use super::engine::{Engine, Generation};
 use super::layout::{
-    MERGED_KEY, after_post, counter, is_liked, member_key, membership, post_of, post_prefix, prefix_len, push_shard,
-    shard_of,
+    MERGED_KEY, Records, after_post, counter, is_liked, member_key, membership, post_of, post_prefix, prefix_len,
+    push_shard, shard_of,
 };
 use super::poison;
 use super::table::Table;
 use crate::event::Like;
 use crate::store::{Depth, Listing, Quarantined, Tally};
 use fjall::{Keyspace, Readable, Snapshot};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ pub(super) fn tally(engine: &Engine, post: &str, depth: Depth) -> Result<Tally, 
     let prefix = post_prefix(post);
     let deep = depth == Depth::ShardsAndMembers;
     let (view, (deltas, newest)) = view(engine, |active| {
-        let members = if deep { members_of(&active.members, &prefix) } else { HashMap::new() };
+        let members = if deep { active.members.copy_of(of_post(&prefix)) } else { Vec::new() };
         (counters_of(engine, active, &prefix), members)
     });
     let mut counts: BTreeMap<u16, i64> = BTreeMap::new();
@@ -59,16 +59,7 @@ pub(super) fn tally(engine: &Engine, post: &str, depth: Depth) -> Result<Tally, 
     }
     let mut tally = Tally { count: counts.values().sum(), shards: counts.len() as u64, members: None };
     if deep {
-        // What a generation says about a member hides what lies below it.
-        let mut newer = view.sealed.as_ref().map_or_else(HashMap::new, |sealed| members_of(&sealed.members, &prefix));
-        newer.extend(newest);
-        let mut members = newer.values().filter(|&&liked| liked).count() as u64;
-        for row in view.snapshot.range(&engine.members, prefix.clone()..after_post(prefix.clone())) {
-            let (key, value) = row.into_inner()?;
-            let user = key.get(prefix.len()..).unwrap_or_default();
-            members += u64::from(is_liked(&value) && !newer.contains_key(user));
-        }
-        tally.members = Some(members);
+        tally.members = Some(members(engine, &view, &prefix, &newest)?);
     }
     Ok(tally)
 }
@@ -86,14 +77,33 @@ fn counters_of(engine: &Engine, generation: &Generation, prefix: &[u8]) -> Vec<(
     generation.shards.iter().filter_map(of_shard).collect()
 }
 
-/// The post's members in a table, and whether they like it. It walks over the whole table.
-fn members_of(members: &Table, prefix: &[u8]) -> HashMap<Box<[u8]>, bool> {
-    let of_post = members.records().filter_map(|record| {
-        let user = record.key.strip_prefix(prefix)?;
-        // Not the end of this post but a NUL inside a longer one.
-        (user.first() != Some(&0xFF)).then(|| (user.into(), is_liked(record.value)))
-    });
-    of_post.collect()
+/// How many members like the post. What a newer place says about a member hides what the older ones do: `newest`, which
+/// are records of the active generation, then the sealed one, then the disk.
+fn members(engine: &Engine, view: &View, prefix: &[u8], newest: &[u8]) -> Result<u64, StorageError> {
+    let mut active = Table::default();
+    for record in Records::new(newest) {
+        let record = record?;
+        active.put(engine.hasher.hash(record.key), record.bytes);
+    }
+    let mut liked = active.records().filter(|record| is_liked(record.value)).count() as u64;
+    let sealed = view.sealed.as_ref().map(|sealed| &sealed.members);
+    let of_post = of_post(prefix);
+    for record in sealed.iter().flat_map(|sealed| sealed.records()).filter(|record| of_post(record.key)) {
+        let hidden = || active.get(engine.hasher.hash(record.key), record.key).is_some();
+        liked += u64::from(is_liked(record.value) && !hidden());
+    }
+    for row in view.snapshot.range(&engine.members, prefix.to_vec()..after_post(prefix.to_vec())) {
+        let (key, value) = row.into_inner()?;
+        let hash = engine.hasher.hash(&key);
+        let hidden = || active.get(hash, &key).is_some() || sealed.is_some_and(|s| s.get(hash, &key).is_some());
+        liked += u64::from(is_liked(&value) && !hidden());
+    }
+    Ok(liked)
+}
+
+/// Whether a key is of the post with this prefix. What follows it is 0xFF where it is no end but a NUL of a longer post.
+fn of_post(prefix: &[u8]) -> impl Fn(&[u8]) -> bool {
+    |key| key.strip_prefix(prefix).is_some_and(|user| user.first() != Some(&0xFF))
 }
 
 /// See [`crate::store::Counts::posts`].

@@ -55,6 +55,20 @@ impl Table {
         self.find(hash, key).ok().map(|at| self.at(at).value)
     }
 
+    /// Brings what lookups of these hashes will read into the processor's cache. One lookup after the other would wait
+    /// for memory each time; here nothing depends on what was read before, so the processor fetches many at once.
+    pub(super) fn warm(&self, hashes: impl Iterator<Item = u32> + Clone) {
+        if self.used == 0 {
+            return;
+        }
+        let mask = self.slots.len() - 1;
+        let slots = hashes.clone().fold(0, |sum, hash| sum ^ self.slots[hash as usize & mask]);
+        let found = hashes.map(|hash| (hash, self.slots[hash as usize & mask]));
+        let known = found.filter(|&(hash, entry)| entry != 0 && (entry >> 32) as u32 == hash);
+        let records = known.fold(0, |sum, (_, entry)| sum ^ self.arena[place(entry)]);
+        std::hint::black_box((slots, records));
+    }
+
     /// Stores a record as [`super::layout`] writes it, in place of one with the same key.
     pub(super) fn put(&mut self, hash: u32, bytes: &[u8]) {
         let Some(new) = record(bytes) else { return };
@@ -101,6 +115,13 @@ impl Table {
     pub(super) fn records(&self) -> impl Iterator<Item = Record<'_>> {
         // The arena holds only what `put` and `add` appended, so no record of it is cut short.
         Records::new(&self.arena).map_while(Result::ok).filter(|record| !record.replaced)
+    }
+
+    /// The live records whose keys are `wanted`, copied one after the other.
+    pub(super) fn copy_of(&self, wanted: impl Fn(&[u8]) -> bool) -> Vec<u8> {
+        let mut copy = Vec::new();
+        self.records().filter(|record| wanted(record.key)).for_each(|record| copy.extend_from_slice(record.bytes));
+        copy
     }
 
     fn at(&self, at: usize) -> Record<'_> {

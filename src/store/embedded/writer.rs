@@ -87,6 +87,9 @@ const GROUP_JOBS: usize = 64;
 /// Bytes of records after which a group takes no further job: it bounds what is answered late, and memory.
 const GROUP_BYTES: usize = 8 << 20;
 
+/// Records published between two warmings: few enough that none of them has left the cache again.
+const WARM_RECORDS: usize = 256;
+
 /// How often expired batch keys are looked for, and how many go at a time: more than a busy store makes in that time,
 /// and few enough that nobody waits long.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
@@ -192,6 +195,11 @@ impl<'a> Writer<'a> {
         if let Some(outcome) = engine.batches.get(&batch_key)? {
             return Ok(read_outcome(&outcome)?);
         }
+        let hashes = batch.places.iter().map(|&(hash, _)| hash);
+        active.members.warm(hashes.clone());
+        if let Some(sealed) = sealed {
+            sealed.members.warm(hashes);
+        }
         let on_disk = engine.checkpointed.load(Ordering::Acquire);
         let mut applied = Applied::default();
         self.entry.clear();
@@ -265,12 +273,21 @@ impl<'a> Writer<'a> {
             return;
         }
         let active = &mut self.engine.tables_mut().active;
-        for record in self.pending.members.records() {
-            active.members.put(self.engine.hasher.hash(record.key), record.bytes);
+        let hasher = &self.engine.hasher;
+        let mut records = self.pending.members.records();
+        let mut some: Vec<(u32, &[u8])> = Vec::with_capacity(WARM_RECORDS);
+        loop {
+            some.clear();
+            some.extend(records.by_ref().take(WARM_RECORDS).map(|record| (hasher.hash(record.key), record.bytes)));
+            if some.is_empty() {
+                break;
+            }
+            active.members.warm(some.iter().map(|&(hash, _)| hash));
+            some.iter().for_each(|&(hash, bytes)| active.members.put(hash, bytes));
         }
         for record in self.pending.counters.records() {
             if let Some(delta) = record.value.first_chunk() {
-                active.counters.add(self.engine.hasher.hash(record.key), record.key, i64::from_le_bytes(*delta));
+                active.counters.add(hasher.hash(record.key), record.key, i64::from_le_bytes(*delta));
             }
         }
         active.shards.append(&mut self.pending.shards);

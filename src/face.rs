@@ -1,0 +1,299 @@
+//! The HTTP face of a store: counts, posts and the quarantine as JSON, for whoever shows or checks them.
+//!
+//! The shapes here are written by the routes and read by [`crate::store::remote`], so both sides are one file.
+//!
+//! | request | answer |
+//! |---|---|
+//! | `GET /v1/counts/{post}[?verify=true]` | [`PostCount`] |
+//! | `GET /v1/posts?listing=shards\|members[&after=ID][&limit=N]` | [`PostPage`] |
+//! | `GET /v1/quarantine[?after=ID][&limit=N]` | [`QuarantinePage`] |
+//!
+//! A post in a path is percent-encoded. An unknown post counts 0. A page with fewer entries than `limit` is the last. A
+//! failure of the store answers 503, a request that is not understood 400, both with a [`Problem`].
+
+use crate::store::{Counts, Depth, Listing, Quarantined, StoreError, Tally};
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::SystemTime;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+/// The most posts on one page: ids are up to 1,500 bytes, so a page stays under 2 MiB.
+pub const MAX_POSTS: usize = 1_000;
+
+/// The most quarantined deliveries on one page. Their payloads may be megabytes.
+pub const MAX_QUARANTINED: usize = 25;
+
+/// The counts of one post.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PostCount {
+    /// The post's id.
+    pub post: String,
+    /// The sum of its shards.
+    pub count: i64,
+    /// How many shards it has.
+    pub shards: u64,
+    /// How many members like it; with `verify=true`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub members: Option<u64>,
+    /// Count from shards minus count from members; with `verify=true`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drift: Option<i64>,
+}
+
+impl PostCount {
+    /// A tally and the post that it is of.
+    #[must_use]
+    pub fn new(post: String, tally: Tally) -> Self {
+        Self { post, count: tally.count, shards: tally.shards, members: tally.members, drift: tally.drift() }
+    }
+
+    /// The tally in it.
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        Tally { count: self.count, shards: self.shards, members: self.members }
+    }
+}
+
+/// Some posts, sorted by the bytes of their ids.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PostPage {
+    /// Their ids.
+    pub posts: Vec<String>,
+}
+
+/// Some quarantined deliveries, sorted by id.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct QuarantinePage {
+    /// The deliveries.
+    pub entries: Vec<QuarantineEntry>,
+}
+
+/// A quarantined delivery as JSON. Times are RFC 3339.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct QuarantineEntry {
+    /// Its id in the quarantine.
+    pub id: String,
+    /// Why it can never succeed.
+    pub reason: String,
+    /// The payload in base64.
+    pub data: String,
+    /// The message's attributes.
+    pub attributes: Vec<Attribute>,
+    /// Where it came from.
+    pub source: String,
+    /// The broker's id, where there is one.
+    pub message_id: Option<String>,
+    /// When it was published, where that is known.
+    pub published_at: Option<String>,
+    /// When it was received.
+    pub received_at: String,
+    /// Which delivery attempt it was, where the broker counts them.
+    pub delivery_attempt: Option<u32>,
+}
+
+/// One attribute of a message.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Attribute {
+    /// Its name.
+    pub key: String,
+    /// Its value.
+    pub value: String,
+}
+
+/// What went wrong, in a sentence.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Problem {
+    /// The sentence.
+    pub error: String,
+}
+
+/// A part of an answer that does not mean what it should.
+#[derive(Debug, thiserror::Error)]
+#[error("{0} of a quarantined delivery is not understood")]
+pub struct NotUnderstood(&'static str);
+
+impl From<Quarantined> for QuarantineEntry {
+    fn from(entry: Quarantined) -> Self {
+        Self {
+            id: entry.id,
+            reason: entry.reason,
+            data: BASE64.encode(&entry.data),
+            attributes: entry.attributes.into_iter().map(|(key, value)| Attribute { key, value }).collect(),
+            source: entry.source,
+            message_id: entry.message_id,
+            published_at: entry.published_at.map(rfc3339),
+            received_at: rfc3339(entry.received_at),
+            delivery_attempt: entry.delivery_attempt,
+        }
+    }
+}
+
+impl TryFrom<QuarantineEntry> for Quarantined {
+    type Error = NotUnderstood;
+
+    fn try_from(entry: QuarantineEntry) -> Result<Self, NotUnderstood> {
+        let time = |text: &str| {
+            OffsetDateTime::parse(text, &Rfc3339).map(SystemTime::from).map_err(|_| NotUnderstood("a time"))
+        };
+        Ok(Self {
+            id: entry.id,
+            reason: entry.reason,
+            data: BASE64.decode(&entry.data).map_err(|_| NotUnderstood("the payload"))?.into(),
+            attributes: entry.attributes.into_iter().map(|a| (a.key, a.value)).collect(),
+            source: entry.source,
+            message_id: entry.message_id,
+            published_at: entry.published_at.as_deref().map(time).transpose()?,
+            received_at: time(&entry.received_at)?,
+            delivery_attempt: entry.delivery_attempt,
+        })
+    }
+}
+
+/// RFC 3339 ends with the year 9999; a clock beyond it is shown as the beginning of 1970.
+fn rfc3339(at: SystemTime) -> String {
+    let nanos = match at.duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(since) => i128::try_from(since.as_nanos()).unwrap_or(i128::MAX),
+        Err(before) => -i128::try_from(before.duration().as_nanos()).unwrap_or(i128::MAX),
+    };
+    let at = OffsetDateTime::from_unix_timestamp_nanos(nanos).unwrap_or(OffsetDateTime::UNIX_EPOCH);
+    at.format(&Rfc3339).unwrap_or_else(|_| "1970-01-01T00:00:00Z".to_owned())
+}
+
+/// The path that asks for a post's counts: every byte that could mean something in a URL is percent-encoded.
+#[must_use]
+pub fn count_path(post: &str) -> String {
+    post.bytes().fold("/v1/counts/".to_owned(), |mut path, byte| {
+        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+            path.push(char::from(byte));
+        } else {
+            // Writing to a String cannot fail.
+            let _ = write!(path, "%{byte:02X}");
+        }
+        path
+    })
+}
+
+/// The routes in this file's table, answered by `counts`.
+pub fn routes(counts: Arc<dyn Counts>) -> Router {
+    Router::new()
+        .route("/v1/counts/{post}", get(count))
+        .route("/v1/posts", get(posts))
+        .route("/v1/quarantine", get(quarantine))
+        .with_state(counts)
+}
+
+#[derive(Deserialize)]
+struct CountQuery {
+    #[serde(default)]
+    verify: bool,
+}
+
+#[derive(Deserialize)]
+struct PostsQuery {
+    #[serde(default)]
+    listing: ListingName,
+    after: Option<String>,
+    limit: Option<usize>,
+}
+
+#[derive(Deserialize)]
+struct QuarantineQuery {
+    after: Option<String>,
+    limit: Option<usize>,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum ListingName {
+    #[default]
+    Shards,
+    Members,
+}
+
+/// The name of a listing in a query.
+#[must_use]
+pub fn listing_name(listing: Listing) -> &'static str {
+    match listing {
+        Listing::Shards => "shards",
+        Listing::Members => "members",
+    }
+}
+
+/// A request that is not answered.
+struct Refusal(StatusCode, String);
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        (self.0, Json(Problem { error: self.1 })).into_response()
+    }
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Self {
+        Self(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+    }
+}
+
+impl From<PathRejection> for Refusal {
+    fn from(rejection: PathRejection) -> Self {
+        Self(StatusCode::BAD_REQUEST, rejection.body_text())
+    }
+}
+
+impl From<QueryRejection> for Refusal {
+    fn from(rejection: QueryRejection) -> Self {
+        Self(StatusCode::BAD_REQUEST, rejection.body_text())
+    }
+}
+
+/// How many entries a page may have: as asked, or as many as there may be.
+fn limit(asked: Option<usize>, most: usize) -> Result<usize, Refusal> {
+    match asked {
+        None => Ok(most),
+        Some(limit) if (1..=most).contains(&limit) => Ok(limit),
+        Some(_) => Err(Refusal(StatusCode::BAD_REQUEST, format!("limit is a number from 1 to {most}"))),
+    }
+}
+
+async fn count(
+    State(counts): State<Arc<dyn Counts>>,
+    post: Result<Path<String>, PathRejection>,
+    query: Result<Query<CountQuery>, QueryRejection>,
+) -> Result<Json<PostCount>, Refusal> {
+    let (Path(post), Query(query)) = (post?, query?);
+    let depth = if query.verify { Depth::ShardsAndMembers } else { Depth::Shards };
+    let tally = counts.tally(&post, depth).await?;
+    Ok(Json(PostCount::new(post, tally)))
+}
+
+async fn posts(
+    State(counts): State<Arc<dyn Counts>>,
+    query: Result<Query<PostsQuery>, QueryRejection>,
+) -> Result<Json<PostPage>, Refusal> {
+    let Query(query) = query?;
+    let listing = match query.listing {
+        ListingName::Shards => Listing::Shards,
+        ListingName::Members => Listing::Members,
+    };
+    let posts = counts.posts(listing, query.after.as_deref(), limit(query.limit, MAX_POSTS)?).await?;
+    Ok(Json(PostPage { posts }))
+}
+
+async fn quarantine(
+    State(counts): State<Arc<dyn Counts>>,
+    query: Result<Query<QuarantineQuery>, QueryRejection>,
+) -> Result<Json<QuarantinePage>, Refusal> {
+    let Query(query) = query?;
+    let entries = counts.quarantined(query.after.as_deref(), limit(query.limit, MAX_QUARANTINED)?).await?;
+    Ok(Json(QuarantinePage { entries: entries.into_iter().map(QuarantineEntry::from).collect() }))
+}

@@ -1,0 +1,75 @@
+//! A store that is written directly and read through the HTTP face, over a real socket.
+
+use async_trait::async_trait;
+use hotcount::batch::Batch;
+use hotcount::event::Like;
+use hotcount::face;
+use hotcount::store::{
+    self, Applied, Attempt, Counts, Depth, Limits, Listing, Options, Quarantined, Store, StoreError, Tally,
+};
+use std::sync::Arc;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+/// Writes to `store`, reads from a worker's face that serves it.
+pub(crate) struct Fronted {
+    store: Arc<dyn Store>,
+    counts: Arc<dyn Counts>,
+    server: JoinHandle<()>,
+}
+
+impl Fronted {
+    /// Serves `store` on a free port of this machine until it is dropped.
+    pub(crate) async fn new(store: Arc<dyn Store>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("an address");
+        let routes = face::routes(store.clone());
+        let server = tokio::spawn(async move { axum::serve(listener, routes).await.expect("serves") });
+        let counts = store::connect_counts(&format!("http://{address}"), &Options::default()).await;
+        Self { store, counts: counts.expect("a worker's address"), server }
+    }
+}
+
+impl Drop for Fronted {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+#[async_trait]
+impl Counts for Fronted {
+    async fn tally(&self, post: &str, depth: Depth) -> Result<Tally, StoreError> {
+        self.counts.tally(post, depth).await
+    }
+
+    async fn posts(&self, listing: Listing, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
+        self.counts.posts(listing, after, limit).await
+    }
+
+    async fn quarantined(&self, after: Option<&str>, limit: usize) -> Result<Vec<Quarantined>, StoreError> {
+        self.counts.quarantined(after, limit).await
+    }
+}
+
+#[async_trait]
+impl Store for Fronted {
+    async fn apply(&self, batch: &Batch, attempt: Attempt) -> Result<Applied, StoreError> {
+        self.store.apply(batch, attempt).await
+    }
+
+    async fn quarantine(&self, poison: &[Quarantined]) -> Result<(), StoreError> {
+        self.store.quarantine(poison).await
+    }
+
+    async fn membership(&self, post: &str, user: &str) -> Result<Option<Like>, StoreError> {
+        self.store.membership(post, user).await
+    }
+
+    fn limits(&self) -> Limits {
+        self.store.limits()
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        self.store.close().await
+    }
+}
