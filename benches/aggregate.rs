@@ -3,6 +3,12 @@
 //!
 //! `cargo bench --bench aggregate --no-default-features`
 
+#![allow(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "a benchmark whose parts cannot be set up has nothing to say"
+)]
+
 use hotcount::aggregate::{Added, Aggregator, Config};
 use hotcount::batch::BatchKey;
 use hotcount::event::{OrderPolicy, decode};

@@ -2,6 +2,12 @@
 //!
 //! `cargo bench --bench memory --no-default-features`
 
+#![allow(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "a benchmark whose parts cannot be set up has nothing to say"
+)]
+
 use hotcount::aggregate::{Aggregator, Config};
 use hotcount::event::Like;
 use std::hint::black_box;

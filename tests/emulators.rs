@@ -1,5 +1,7 @@
 //! The emulator harness itself: what it starts answers, and ends with the process that started it.
 
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot set up its parts fails")]
+
 mod support;
 
 use std::io::{BufRead, BufReader, Read, Write};

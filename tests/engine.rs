@@ -1,5 +1,7 @@
 //! The engine on a paused clock: faults, drains, budgets. Source and store are the test's own.
 
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot set up its parts fails")]
+
 #[path = "support/faults.rs"]
 mod faults;
 

@@ -1,4 +1,6 @@
 //! Setting up Pub/Sub, on the emulator.
+
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot set up its parts fails")]
 #![cfg(feature = "pubsub")]
 
 mod support;

@@ -32,7 +32,7 @@ impl Count {
         for post in &self.posts {
             let tally = reader::tally(&*counts, post, depth).await?;
             let row = Row { post, tally: &tally };
-            line(&if self.json { row.json().to_string() } else { row.text() })?;
+            line(&if self.json { row.json()? } else { row.text() })?;
             if tally.drift().is_some_and(|drift| drift != 0) {
                 exit = Exit::Finding;
             }

@@ -1,7 +1,7 @@
 //! Results on standard output: columns for people, one JSON object a line for scripts.
 
+use hotcount::face::PostCount;
 use hotcount::store::Tally;
-use serde_json::{Value, json};
 use std::io::{self, Write};
 
 /// One line. A reader that went away (`| head`) ends the program quietly.
@@ -33,12 +33,7 @@ impl Row<'_> {
         text
     }
 
-    pub(crate) fn json(&self) -> Value {
-        let mut row = json!({"post": self.post, "count": self.tally.count, "shards": self.tally.shards});
-        if let (Some(members), Some(drift)) = (self.tally.members, self.tally.drift()) {
-            row["members"] = json!(members);
-            row["drift"] = json!(drift);
-        }
-        row
+    pub(crate) fn json(&self) -> serde_json::Result<String> {
+        serde_json::to_string(&PostCount::new(self.post.to_owned(), *self.tally))
     }
 }

@@ -3,7 +3,7 @@
 use super::output::line;
 use super::{Exit, StoreArgs};
 use clap::{Args, Subcommand};
-use hotcount::face::Entry;
+use hotcount::face::QuarantineEntry;
 
 /// Entries read with one call; each may hold 10 MiB.
 const PAGE: usize = 20;
@@ -41,7 +41,7 @@ impl Quarantine {
             after = page.last().map(|entry| entry.id.clone());
             for entry in page {
                 if json {
-                    line(&serde_json::to_string(&Entry::from(entry))?)?;
+                    line(&serde_json::to_string(&QuarantineEntry::from(entry))?)?;
                 } else {
                     let payload = String::from_utf8_lossy(&entry.data);
                     let shown: String = payload.chars().take(SHOWN).flat_map(char::escape_debug).collect();

@@ -53,7 +53,7 @@ impl Run {
             .await
             .with_context(|| format!("--http {} cannot be listened on; choose another address", self.http))?;
         let address = listener.local_addr()?;
-        let mut routes = face::counts(store.clone()).merge(health(&progress, metrics.clone()));
+        let mut routes = face::routes(store.clone()).merge(health(&progress, metrics.clone()));
         if let Some(events) = source.routes() {
             routes = routes.merge(events);
         }

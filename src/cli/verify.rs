@@ -35,7 +35,7 @@ impl Verify {
             members += tally.members.unwrap_or_default();
             drifting += u64::from(tally.drift().is_some_and(|drift| drift != 0));
             let row = Row { post: &post, tally: &tally };
-            line(&if self.json { row.json().to_string() } else { row.text() })?;
+            line(&if self.json { row.json()? } else { row.text() })?;
         }
         if self.json {
             line(&json!({"posts": posts, "members": members, "drifting": drifting}).to_string())?;
