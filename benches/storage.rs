@@ -7,6 +7,8 @@
 //! `cargo bench --bench storage --no-default-features --features embedded -- [events=2000000] [posts=200000] [lanes=4]
 //! [batch=500,2000] [only=sqlite|embedded] [dir=PATH] [url=QUERY]`
 
+#![expect(clippy::expect_used, reason = "a benchmark ends at the first failure")]
+
 use hotcount::batch::{Batch, BatchKey};
 use hotcount::event::Like;
 use hotcount::store::{self, Applied, Attempt, Depth, Listing, Options};

@@ -1,5 +1,6 @@
 //! What only the embedded store promises: it survives its process, at whatever instruction that ends, and has one owner.
 #![cfg(feature = "embedded")]
+#![expect(clippy::expect_used, reason = "a test ends at its first failure")]
 
 use hotcount::batch::{Batch, BatchKey};
 use hotcount::event::Like;

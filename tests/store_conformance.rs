@@ -4,6 +4,8 @@
 //! quarantine, `model.rs` for any likes in any order. Each case gets a store of its own from a factory, and posts of its
 //! own from a namespace, so that adapters may share one server.
 
+#![expect(clippy::expect_used, reason = "a case ends at its first failure")]
+
 mod store_conformance {
     #[cfg(feature = "http")]
     pub(crate) mod fronted;
