@@ -7,7 +7,7 @@
 //! - A **generation** holds in memory what the log says, in hash tables. When it is full it is sealed, and a second
 //!   thread sorts it and ingests it into fjall's tables, then removes its log. Meanwhile the next one fills.
 //! - A membership is looked up in the newest place first: the group being written, the active generation, the sealed
-//!   one, the tables on disk. A count is what the tables say plus what the generations add.
+//!   one, the tables on disk (unless a filter in memory knows that it is not there). A count is what the tables say plus what the generations add.
 //!
 //! What a concurrent twin sees: whole batches, and only durable ones. A group joins the active generation after its
 //! sync, under one lock; readers take both generations and a snapshot of the tables under that lock too.
@@ -33,6 +33,7 @@
 
 mod checkpoint;
 mod engine;
+mod filter;
 mod layout;
 mod poison;
 mod read;
@@ -69,13 +70,17 @@ struct Config {
     generation_bytes: usize,
     /// `cache_mib`: bytes of blocks of tables kept in memory.
     cache_bytes: u64,
+    /// `filter_mib`: bytes that tell which members are not on disk. 32 MiB serve some 27 million members; with more, more
+    /// new members are looked up in vain.
+    filter_bytes: usize,
 }
 
 impl Config {
     const DEFAULT_MEMORY_MIB: usize = 64;
     const DEFAULT_CACHE_MIB: u64 = 64;
+    const DEFAULT_FILTER_MIB: usize = 32;
 
-    /// The path and the options in `embedded:PATH?memory_mib=N&cache_mib=N`.
+    /// The path and the options in `embedded:PATH?memory_mib=N&cache_mib=N&filter_mib=N`.
     fn parse(url: &str, options: &Options) -> Result<(PathBuf, Self), String> {
         let rest = url.split_once(':').map_or("", |(_, rest)| rest);
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -86,6 +91,7 @@ impl Config {
             consumer: options.consumer.clone(),
             generation_bytes: Self::DEFAULT_MEMORY_MIB << 20,
             cache_bytes: Self::DEFAULT_CACHE_MIB << 20,
+            filter_bytes: Self::DEFAULT_FILTER_MIB << 20,
         };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -97,11 +103,14 @@ impl Config {
                 // Under 2^30 bytes, so it fits wherever this runs, and a table's 32 bits address it.
                 "memory_mib" => config.generation_bytes = mib(1)? as usize,
                 "cache_mib" => config.cache_bytes = mib(1)?,
+                "filter_mib" => config.filter_bytes = mib(1)? as usize,
                 // For tests: a generation of some bytes makes a checkpoint after each batch.
                 "memory_bytes" => {
                     config.generation_bytes = value.parse().map_err(|_| "memory_bytes is a number".to_owned())?
                 }
-                other => return Err(format!("it has no option '{other}': there are memory_mib and cache_mib")),
+                other => {
+                    return Err(format!("it has no option '{other}': there are memory_mib, cache_mib and filter_mib"));
+                }
             }
         }
         Ok((PathBuf::from(path), config))

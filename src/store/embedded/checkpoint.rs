@@ -8,24 +8,49 @@
 //! 3. memory lets go of the generation; 4. its log is removed, in any number of steps.
 
 use super::StorageError;
-use super::engine::{Engine, Generation, LOG_REMOVALS};
+use super::engine::{Engine, Generation, LOG_REMOVALS, Next};
 use super::layout::{MERGED_KEY, Record, counter, log_key};
 use super::table::Table;
 
-/// Works until the store closes or fails.
+/// Keys on disk that the filter takes in between two looks at whether a generation waits.
+const FILTER_STEP: usize = 20_000;
+
+/// Works until the store closes or fails. Checkpoints come first; between them, after opening, it reads the keys that are
+/// on disk already into the filter.
 pub(super) fn run(engine: &Engine) {
-    while let Some(generation) = engine.next_sealed() {
-        if let Err(error) = checkpoint(engine, &generation) {
+    // Later checkpoints add their own keys, so it does not matter that this does not see them.
+    let mut old_keys = Some(engine.members.iter());
+    loop {
+        let step = match engine.next_sealed(old_keys.is_some()) {
+            Next::End => return,
+            Next::Checkpoint(generation) => checkpoint(engine, &generation),
+            Next::Nothing => fill_filter(engine, &mut old_keys),
+        };
+        if let Err(error) = step {
             engine.fail(&error);
             return;
         }
     }
 }
 
+fn fill_filter(engine: &Engine, old_keys: &mut Option<fjall::Iter>) -> Result<(), StorageError> {
+    let mut left = FILTER_STEP;
+    for row in old_keys.iter_mut().flatten().take(FILTER_STEP) {
+        engine.filter.add(engine.hasher.hash(&row.key()?));
+        left -= 1;
+    }
+    if left > 0 {
+        engine.filter.complete();
+        *old_keys = None;
+    }
+    Ok(())
+}
+
 fn checkpoint(engine: &Engine, generation: &Generation) -> Result<(), StorageError> {
     let mut members = engine.members.start_ingestion()?;
     for record in sorted(&generation.members) {
         members.write(record.key, record.value)?;
+        engine.filter.add(engine.hasher.hash(record.key));
     }
     members.finish()?;
 

@@ -1,5 +1,6 @@
 //! The open store: its keyspaces, the two generations in memory, and how both come back after a crash.
 
+use super::filter::Filter;
 use super::layout::{FORMAT, MERGED_KEY, counter, log_entry, log_position};
 use super::table::{KeyHasher, Table};
 use super::{Config, StorageError, describe};
@@ -8,7 +9,6 @@ use fjall::config::{FilterPolicy, FilterPolicyEntry};
 use fjall::{Database, Keyspace, KeyspaceCreateOptions};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// What was written since the last checkpoint began, or what one checkpoint moves into tables.
@@ -86,8 +86,8 @@ pub(super) struct Engine {
     pub(super) quarantine: Keyspace,
     pub(super) hasher: KeyHasher,
     tables: RwLock<Tables>,
-    /// Whether `members` holds anything: until the first checkpoint no membership is looked up on disk.
-    pub(super) checkpointed: AtomicBool,
+    /// What `members` cannot hold. The checkpoint thread fills it.
+    pub(super) filter: Filter,
     handover: Mutex<Handover>,
     handed_over: Condvar,
     failure: OnceLock<String>,
@@ -109,7 +109,8 @@ impl Engine {
             .manual_journal_persist(true)
             .cache_size(config.cache_bytes)
             .max_journaling_size(MAX_JOURNAL_BYTES)
-            .worker_threads(2)
+            // With two, one of them spins while the other compacts.
+            .worker_threads(1)
             .open()?;
         let plain = KeyspaceCreateOptions::default;
         // The log is read at opening alone. Its memtable is larger than a generation, so most entries are removed again
@@ -120,7 +121,6 @@ impl Engine {
                 .filter_policy(FilterPolicy::all(FilterPolicyEntry::None))
         };
         let (members, counters) = (db.keyspace("members", plain)?, db.keyspace("counters", plain)?);
-        let checkpointed = AtomicBool::new(members.first_key_value().is_some());
         Ok(Self {
             log: db.keyspace("log", log_options)?,
             batches: db.keyspace("batches", plain)?,
@@ -130,7 +130,7 @@ impl Engine {
             counters,
             hasher: KeyHasher::default(),
             tables: RwLock::new(Tables { active: Generation::default(), sealed: None }),
-            checkpointed,
+            filter: Filter::new(config.filter_bytes),
             handover: Mutex::default(),
             handed_over: Condvar::new(),
             failure: OnceLock::new(),
@@ -220,15 +220,18 @@ impl Engine {
         Ok(())
     }
 
-    /// Waits for a sealed generation; `None` when the store closes.
-    pub(super) fn next_sealed(&self) -> Option<Arc<Generation>> {
+    /// What the checkpoint thread does next. If it has something to do meanwhile (`busy`), this does not wait.
+    pub(super) fn next_sealed(&self, busy: bool) -> Next {
         let mut handover = self.handover.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             if handover.closing || self.failure.get().is_some() {
-                return None;
+                return Next::End;
             }
-            if handover.sealed {
-                return self.tables().sealed.clone();
+            if let Some(sealed) = self.tables().sealed.as_ref().filter(|_| handover.sealed) {
+                return Next::Checkpoint(Arc::clone(sealed));
+            }
+            if busy {
+                return Next::Nothing;
             }
             handover = self.handed_over.wait(handover).unwrap_or_else(PoisonError::into_inner);
         }
@@ -237,7 +240,6 @@ impl Engine {
     /// The sealed generation is in the tables on disk now.
     pub(super) fn checkpointed(&self) {
         let mut handover = self.handover.lock().unwrap_or_else(PoisonError::into_inner);
-        self.checkpointed.store(true, Ordering::Release);
         self.tables_mut().sealed = None;
         handover.sealed = false;
         self.handed_over.notify_all();
@@ -264,6 +266,16 @@ impl Engine {
             None => Ok(()),
         }
     }
+}
+
+/// What the checkpoint thread is to do.
+pub(super) enum Next {
+    /// Move this generation into tables.
+    Checkpoint(Arc<Generation>),
+    /// No generation waits.
+    Nothing,
+    /// The store closes, or has failed.
+    End,
 }
 
 /// How many entries of the log are removed in one step; other writers wait for it.

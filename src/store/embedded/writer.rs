@@ -13,7 +13,6 @@ use crate::event::Like;
 use crate::membership::{Decision, decide};
 use crate::store::{Applied, Attempt, ErrorClass, StoreError};
 use fjall::{OwnedWriteBatch, PersistMode};
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::{mpsc, oneshot};
 
@@ -198,9 +197,9 @@ impl<'a> Writer<'a> {
         let hashes = batch.places.iter().map(|&(hash, _)| hash);
         active.members.warm(hashes.clone());
         if let Some(sealed) = sealed {
-            sealed.members.warm(hashes);
+            sealed.members.warm(hashes.clone());
         }
-        let on_disk = engine.checkpointed.load(Ordering::Acquire);
+        engine.filter.warm(hashes);
         let mut applied = Applied::default();
         self.entry.clear();
         self.entry.extend_from_slice(&[0; LOG_HEAD]);
@@ -221,7 +220,7 @@ impl<'a> Writer<'a> {
                     .or_else(|| sealed.and_then(|sealed| sealed.members.get(hash, record.key)));
                 let decision = match in_memory {
                     Some(value) => decide(Some(membership(value)?), like),
-                    None if on_disk => match engine.members.get(record.key)? {
+                    None if engine.filter.may_hold(hash) => match engine.members.get(record.key)? {
                         Some(value) => decide(Some(membership(&value)?), like),
                         None => decide(None, like),
                     },
