@@ -179,7 +179,8 @@ pub enum Depth {
 pub enum Listing {
     /// By their shard documents.
     Shards,
-    /// By their members: also posts whose shards were deleted from outside.
+    /// By the members that like them: also posts whose shards were deleted from outside. A post that has nothing but
+    /// tombstones counts 0 either way and may be missing.
     Members,
 }
 

@@ -15,6 +15,10 @@ mod store_conformance {
     pub(crate) mod writing;
 }
 
+#[cfg(feature = "firestore")]
+#[path = "support/mod.rs"]
+mod support;
+
 use std::future::Future;
 use std::pin::Pin;
 use store_conformance::support::Fixture;
@@ -69,7 +73,7 @@ macro_rules! conformance {
                     one_shard_may_be_negative,
                     a_membership_reads_back_as_the_like_that_wrote_it,
                     posts_page_in_both_listings,
-                    a_post_of_tombstones_alone_is_listed_by_its_members,
+                    no_tally_drifts_while_batches_are_applied,
                     quarantine_is_replaced_by_id,
                     quarantine_pages,
                     quarantine_keeps_every_field,
@@ -106,7 +110,16 @@ async fn remote() -> Option<Fixture> {
     Some(fixture.seen_through(store))
 }
 
+/// Google's emulator, with a database of each case's own.
+#[cfg(feature = "firestore")]
+async fn firestore() -> Option<Fixture> {
+    let host = support::emulators::firestore()?;
+    Some(Fixture::new(&format!("firestore://{}?emulator={host}", support::emulators::unique("suite"))).await)
+}
+
 conformance!(memory);
+#[cfg(feature = "firestore")]
+conformance!(firestore);
 #[cfg(feature = "http")]
 conformance!(remote);
 #[cfg(feature = "embedded")]

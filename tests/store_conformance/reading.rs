@@ -83,11 +83,35 @@ pub(crate) async fn posts_page_in_both_listings(f: &Fixture) {
     }
 }
 
-pub(crate) async fn a_post_of_tombstones_alone_is_listed_by_its_members(f: &Fixture) {
-    let post = f.post("gone");
-    f.apply(&[remove(&post, "a", "e", 1)]).await;
-    assert_eq!(own_posts(&*f.store, &f.post(""), Listing::Members, 10).await, std::slice::from_ref(&post));
-    f.assert_count(&post, 0).await;
+/// A tally is a snapshot: a batch is in its shards and in its members, or in neither.
+pub(crate) async fn no_tally_drifts_while_batches_are_applied(f: &Fixture) {
+    const BATCHES: u16 = 20;
+    const WRITERS: u16 = 4;
+    let post = f.post("p");
+    let writers = (0..WRITERS).map(|writer| {
+        let post = &post;
+        async move {
+            for number in 0..BATCHES {
+                let likes: Vec<_> = (0..20).map(|n| add(post, &format!("u{writer}-{number}-{n}"), "e", 1)).collect();
+                f.apply_on(writer, &likes).await;
+            }
+        }
+    });
+    let writing = futures::future::join_all(writers);
+    let mut writing = std::pin::pin!(writing);
+    let mut tallies = 0;
+    loop {
+        tokio::select! {
+            biased;
+            _ = &mut writing => break,
+            tally = f.store.tally(&post, Depth::ShardsAndMembers) => {
+                let tally = tally.expect("a tally");
+                assert_eq!(tally.drift(), Some(0), "after {tallies} tallies: {tally:?}");
+                tallies += 1;
+            }
+        }
+    }
+    f.assert_count(&post, i64::from(WRITERS * BATCHES) * 20).await;
 }
 
 /// An entry with nothing but what it must have.

@@ -2,6 +2,7 @@
 
 use crate::batch::BatchKey;
 use crate::store::{ConnectError, hex_of_sha256};
+use std::borrow::Cow;
 use std::time::Duration;
 
 /// How long a batch key is kept unless the URL says otherwise: the 7 days that Pub/Sub keeps a message by default, and
@@ -217,10 +218,22 @@ pub fn member_id(post: &str, user: &str) -> String {
     hex_of_sha256(&[post.len().to_string().as_bytes(), b":", post.as_bytes(), b":", user.as_bytes()])
 }
 
+/// The longest post whose id is part of its cell: Firestore takes 1,500 bytes of an indexed value, and two are taken.
+const MAX_CELL_POST_BYTES: usize = 1_498;
+
 /// The value of `cell` for a membership with this id: its first hex digit spreads the index over sixteen ranges.
 #[must_use]
 pub(super) fn cell(id: &str, post: &str) -> String {
-    format!("{}:{post}", &id[..1])
+    format!("{}:{}", id.get(..1).unwrap_or_default(), cell_post(post))
+}
+
+/// How a post stands in its cells: its id; for the two lengths that are too long for that, a hash of it.
+#[must_use]
+pub(super) fn cell_post(post: &str) -> Cow<'_, str> {
+    if post.len() <= MAX_CELL_POST_BYTES {
+        return Cow::Borrowed(post);
+    }
+    Cow::Owned(hex_of_sha256(&[b"post:", post.as_bytes()]))
 }
 
 /// The hex digits that a `cell` may begin with, in the order of their bytes.

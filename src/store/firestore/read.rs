@@ -1,6 +1,6 @@
 //! Counts and posts, read at one time.
 
-use super::address::CELL_DIGITS;
+use super::address::{CELL_DIGITS, cell_post};
 use super::document::{read_shard, text, text_of, value};
 use super::{Firestore, failure};
 use crate::store::{Depth, ErrorClass, StoreError, Tally};
@@ -43,7 +43,7 @@ impl Firestore {
     }
 
     async fn count_members(&self, post: &str, read_time: Option<Timestamp>) -> Result<u64, StoreError> {
-        let cells = CELL_DIGITS.iter().map(|digit| text(format!("{digit}:{post}"))).collect();
+        let cells = CELL_DIGITS.iter().map(|digit| text(format!("{digit}:{}", cell_post(post)))).collect();
         let query = StructuredQuery {
             from: collection(self.address.likes(), false),
             r#where: Some(cell_is(Operator::In, value(ValueType::ArrayValue(ArrayValue { values: cells })))),
@@ -111,16 +111,17 @@ impl Firestore {
         if limit == 0 {
             return Ok(found);
         }
-        let after = after.unwrap_or("");
-        let mut heads = try_join_all(CELL_DIGITS.iter().map(|digit| self.next_in_cell(*digit, after))).await?;
-        while let Some(post) = heads.iter().flatten().min().cloned() {
-            found.push(post.clone());
+        let after = cell_post(after.unwrap_or("")).into_owned();
+        let mut heads = try_join_all(CELL_DIGITS.iter().map(|digit| self.next_in_cell(*digit, &after))).await?;
+        while let Some((place_in_cell, post)) = heads.iter().flatten().min().cloned() {
+            found.push(post);
             if found.len() == limit {
                 break;
             }
-            let here = |place: &usize| heads[*place].as_deref() == Some(post.as_str());
+            let here = |place: &usize| heads[*place].as_ref().is_some_and(|(at, _)| *at == place_in_cell);
             let places: Vec<usize> = (0..heads.len()).filter(here).collect();
-            let next = try_join_all(places.iter().map(|place| self.next_in_cell(CELL_DIGITS[*place], &post))).await?;
+            let behind = places.iter().map(|place| self.next_in_cell(CELL_DIGITS[*place], &place_in_cell));
+            let next = try_join_all(behind).await?;
             for (place, head) in places.into_iter().zip(next) {
                 heads[place] = head;
             }
@@ -128,8 +129,8 @@ impl Firestore {
         Ok(found)
     }
 
-    /// The first post after `after` that has a liked membership whose id begins with `digit`.
-    async fn next_in_cell(&self, digit: char, after: &str) -> Result<Option<String>, StoreError> {
+    /// The first post behind `after` that has a liked membership whose id begins with `digit`, and how it stands there.
+    async fn next_in_cell(&self, digit: char, after: &str) -> Result<Option<(String, String)>, StoreError> {
         let prefix = format!("{digit}:");
         let both = CompositeFilter {
             op: Composite::And as i32,
@@ -141,7 +142,7 @@ impl Firestore {
             ],
         };
         let query = StructuredQuery {
-            select: Some(Projection { fields: vec![by("cell")] }),
+            select: Some(Projection { fields: vec![by("cell"), by("post")] }),
             from: collection(self.address.likes(), false),
             r#where: Some(Filter { filter_type: Some(FilterType::CompositeFilter(both)) }),
             order_by: vec![ascending(by("cell"))],
@@ -150,7 +151,8 @@ impl Firestore {
         };
         let (documents, _) = self.query(self.address.root(), query, "list posts").await?;
         let Some(document) = documents.first() else { return Ok(None) };
-        Ok(text_of(document, "cell")?.strip_prefix(&prefix).map(str::to_owned))
+        let post = text_of(document, "post")?.to_owned();
+        Ok(text_of(document, "cell")?.strip_prefix(&prefix).map(|at| (at.to_owned(), post)))
     }
 
     /// All documents of a query, and the time at which all of them were read: a later answer vouches for those before.
