@@ -117,9 +117,19 @@ async fn firestore() -> Option<Fixture> {
     Some(Fixture::new(&format!("firestore://{}?emulator={host}", support::emulators::unique("suite"))).await)
 }
 
+/// The same, asked as the service is: by the one index that the service has.
+#[cfg(feature = "firestore")]
+async fn firestore_by_cell() -> Option<Fixture> {
+    let host = support::emulators::firestore()?;
+    let database = support::emulators::unique("suite");
+    Some(Fixture::new(&format!("firestore://{database}?emulator={host}&members_by=cell")).await)
+}
+
 conformance!(memory);
 #[cfg(feature = "firestore")]
 conformance!(firestore);
+#[cfg(feature = "firestore")]
+conformance!(firestore_by_cell);
 #[cfg(feature = "http")]
 conformance!(remote);
 #[cfg(feature = "embedded")]

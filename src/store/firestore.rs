@@ -13,7 +13,7 @@ mod read;
 pub mod rpc;
 pub mod setup;
 
-pub use address::{Address, BATCH_KEY_LIFETIME, PREFIX, member_id};
+pub use address::{Address, BATCH_KEY_LIFETIME, MembersBy, PREFIX, member_id};
 pub use billing::Billed;
 
 use super::{

@@ -18,7 +18,18 @@ const MAX_PREFIX_BYTES: usize = 100;
 /// A document's id may have 1,500 bytes, and the consumer is followed by a colon and at most 36 more.
 const MAX_CONSUMER_BYTES: usize = 1_000;
 
-const EXPECTED: &str = "expected firestore://PROJECT[/DATABASE][?prefix=P&batch_key_lifetime_s=S&emulator=HOST:PORT]";
+const EXPECTED: &str =
+    "expected firestore://PROJECT[/DATABASE][?prefix=P&batch_key_lifetime_s=S&emulator=HOST:PORT&members_by=cell|scan]";
+
+/// How the members of a post are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MembersBy {
+    /// By the sixteen values of `cell`, the one index there is. What the service is asked.
+    Cell,
+    /// By `post` and `liked`, which have no index. The emulator has no index at all: for `cell` it would read the whole
+    /// collection sixteen times, so it is asked this way unless the URL says otherwise.
+    Scan,
+}
 
 /// A database, the names of the collections in it, and the consumer whose batches and poison these are.
 #[derive(Clone, Debug)]
@@ -29,6 +40,7 @@ pub struct Address {
     consumer: String,
     batch_key_lifetime: Duration,
     emulator: Option<String>,
+    members_by: Option<MembersBy>,
 }
 
 impl Address {
@@ -61,6 +73,7 @@ impl Address {
             consumer: consumer.to_owned(),
             batch_key_lifetime: BATCH_KEY_LIFETIME,
             emulator: emulator_host.filter(|host| !host.is_empty()),
+            members_by: None,
         };
         for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
             match name.as_ref() {
@@ -79,7 +92,9 @@ impl Address {
                     }
                 },
                 "emulator" if !value.is_empty() && !value.contains('@') => address.emulator = Some(value.into_owned()),
-                other => return Err(bad(format!("it has no option '{other}'; {EXPECTED}"))),
+                "members_by" if value == "cell" => address.members_by = Some(MembersBy::Cell),
+                "members_by" if value == "scan" => address.members_by = Some(MembersBy::Scan),
+                other => return Err(bad(format!("it has no option '{other}' of this value; {EXPECTED}"))),
             }
         }
         // A colon would make the keys of consumer `a:b` look like keys of consumer `a`.
@@ -117,6 +132,12 @@ impl Address {
     #[must_use]
     pub fn emulator(&self) -> Option<&str> {
         self.emulator.as_deref()
+    }
+
+    /// How the members of a post are found.
+    #[must_use]
+    pub fn members_by(&self) -> MembersBy {
+        self.members_by.unwrap_or(if self.emulator.is_some() { MembersBy::Scan } else { MembersBy::Cell })
     }
 
     /// How long a batch key is kept.

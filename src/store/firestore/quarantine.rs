@@ -86,7 +86,7 @@ impl Firestore {
             limit: Some(i32::try_from(limit).unwrap_or(i32::MAX)),
             ..Default::default()
         };
-        let (documents, _) = self.query(self.address.root(), query, "list poison").await?;
+        let documents = self.query(self.address.root(), query, None, "list poison").await?;
         let mut entries = Vec::with_capacity(documents.len());
         for document in documents {
             let id = document.name.strip_prefix(&prefix).ok_or_else(|| spoiled(&document, "id"))?.to_owned();

@@ -1,6 +1,6 @@
 //! Counts and posts, read at one time.
 
-use super::address::{CELL_DIGITS, cell_post};
+use super::address::{CELL_DIGITS, MembersBy, cell_post};
 use super::document::{read_shard, text, text_of, value};
 use super::{Firestore, failure};
 use crate::store::{Depth, ErrorClass, StoreError, Tally};
@@ -15,10 +15,12 @@ use gcloud_sdk::google::firestore::v1::structured_query::{
 };
 use gcloud_sdk::google::firestore::v1::value::ValueType;
 use gcloud_sdk::google::firestore::v1::{
-    ArrayValue, Cursor, Document, RunAggregationQueryRequest, RunQueryRequest, StructuredAggregationQuery,
-    StructuredQuery, Value, run_aggregation_query_request, run_query_request,
+    ArrayValue, BatchGetDocumentsRequest, Cursor, Document, RunAggregationQueryRequest, RunQueryRequest,
+    StructuredAggregationQuery, StructuredQuery, Value, run_aggregation_query_request, run_query_request,
 };
 use gcloud_sdk::prost_types::Timestamp;
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 /// The name under which a count comes back.
 const ALIAS: &str = "members";
@@ -27,29 +29,53 @@ const ALIAS: &str = "members";
 const AFTER_ALL_SHARDS: &str = "~";
 
 impl Firestore {
-    /// The shards are read first, by one query, which is one snapshot of all of them however many pages it takes; the
-    /// members are then counted at its read time. A commit is at that time in both or in neither.
+    /// Shards and members are read at one time, which is asked for first: a commit is at that time in both or in
+    /// neither. The read time of a query's answers would not do, for they may be later than what was read.
     pub(super) async fn tally_of(&self, post: &str, depth: Depth) -> Result<Tally, StoreError> {
+        let read_time = match depth {
+            Depth::Shards => None,
+            Depth::ShardsAndMembers => Some(self.now().await?),
+        };
         let query = StructuredQuery { from: collection(self.address.shards(), false), ..Default::default() };
-        let (documents, read_time) = self.query(self.address.post(post), query, "read shards").await?;
+        let documents = self.query(self.address.post(post), query, read_time, "read shards").await?;
         let mut tally = Tally { shards: documents.len() as u64, ..Tally::default() };
         for document in &documents {
             tally.count = tally.count.saturating_add(read_shard(document)?);
         }
-        if depth == Depth::ShardsAndMembers {
+        if let Some(read_time) = read_time {
             tally.members = Some(self.count_members(post, read_time).await?);
         }
         Ok(tally)
     }
 
-    async fn count_members(&self, post: &str, read_time: Option<Timestamp>) -> Result<u64, StoreError> {
-        let cells = CELL_DIGITS.iter().map(|digit| text(format!("{digit}:{}", cell_post(post)))).collect();
-        let query = StructuredQuery {
-            from: collection(self.address.likes(), false),
-            r#where: Some(cell_is(Operator::In, value(ValueType::ArrayValue(ArrayValue { values: cells })))),
+    /// The database's time now.
+    async fn now(&self) -> Result<Timestamp, StoreError> {
+        let request = BatchGetDocumentsRequest {
+            database: self.address.database_path(),
+            documents: vec![self.address.nothing()],
             ..Default::default()
         };
-        let read_time = read_time.ok_or_else(|| odd("a query of shards came without its read time"))?;
+        let answers = self.rpc.batch_get(request).await.map_err(|status| failure((status, "ask for the time")))?;
+        self.bill.read(1);
+        let read_time = answers.into_iter().find_map(|answer| answer.read_time);
+        read_time.ok_or_else(|| odd("a read came without its read time"))
+    }
+
+    async fn count_members(&self, post: &str, read_time: Timestamp) -> Result<u64, StoreError> {
+        let query = StructuredQuery {
+            from: collection(self.address.likes(), false),
+            r#where: Some(match (self.address.members_by(), cell_post(post)) {
+                (MembersBy::Scan, Cow::Borrowed(post)) => {
+                    both([is("post", Operator::Equal, text(post.to_owned())), is_liked()])
+                }
+                // An id that is too long for its cell is too long for any query.
+                (_, post) => {
+                    let cells = CELL_DIGITS.iter().map(|digit| text(format!("{digit}:{post}"))).collect();
+                    is("cell", Operator::In, value(ValueType::ArrayValue(ArrayValue { values: cells })))
+                }
+            }),
+            ..Default::default()
+        };
         let request = RunAggregationQueryRequest {
             parent: self.address.root(),
             query_type: Some(run_aggregation_query_request::QueryType::StructuredAggregationQuery(
@@ -90,7 +116,7 @@ impl Firestore {
                 limit: Some(1),
                 ..Default::default()
             };
-            let (documents, _) = self.query(self.address.root(), query, "list posts").await?;
+            let documents = self.query(self.address.root(), query, None, "list posts").await?;
             let Some(document) = documents.into_iter().next() else { break };
             match document.name.strip_prefix(&posts).map(|rest| rest.split('/').collect::<Vec<_>>()).as_deref() {
                 Some([post, shards, _]) if *shards == self.address.shards() => {
@@ -111,6 +137,9 @@ impl Firestore {
         if limit == 0 {
             return Ok(found);
         }
+        if self.address.members_by() == MembersBy::Scan {
+            return self.scan_posts(after, limit).await;
+        }
         let after = cell_post(after.unwrap_or("")).into_owned();
         let mut heads = try_join_all(CELL_DIGITS.iter().map(|digit| self.next_in_cell(*digit, &after))).await?;
         while let Some((place_in_cell, post)) = heads.iter().flatten().min().cloned() {
@@ -129,49 +158,65 @@ impl Firestore {
         Ok(found)
     }
 
+    /// The posts of all liked memberships, read once.
+    async fn scan_posts(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
+        let query = StructuredQuery {
+            select: Some(Projection { fields: vec![by("post")] }),
+            from: collection(self.address.likes(), false),
+            r#where: Some(is_liked()),
+            ..Default::default()
+        };
+        let mut posts = BTreeSet::new();
+        for document in self.query(self.address.root(), query, None, "list posts").await? {
+            let post = text_of(&document, "post")?;
+            if after.is_none_or(|after| post > after) && !posts.contains(post) {
+                posts.insert(post.to_owned());
+            }
+        }
+        Ok(posts.into_iter().take(limit).collect())
+    }
+
     /// The first post behind `after` that has a liked membership whose id begins with `digit`, and how it stands there.
     async fn next_in_cell(&self, digit: char, after: &str) -> Result<Option<(String, String)>, StoreError> {
         let prefix = format!("{digit}:");
-        let both = CompositeFilter {
-            op: Composite::And as i32,
-            filters: vec![
-                // Strictly greater is the next post, also when its id begins with the whole of this one's.
-                cell_is(Operator::GreaterThan, text(format!("{prefix}{after}"))),
-                // `;` is the byte after `:`.
-                cell_is(Operator::LessThan, text(format!("{digit};"))),
-            ],
-        };
+        let range = both([
+            // Strictly greater is the next post, also when its id begins with the whole of this one's.
+            is("cell", Operator::GreaterThan, text(format!("{prefix}{after}"))),
+            // `;` is the byte after `:`.
+            is("cell", Operator::LessThan, text(format!("{digit};"))),
+        ]);
         let query = StructuredQuery {
             select: Some(Projection { fields: vec![by("cell"), by("post")] }),
             from: collection(self.address.likes(), false),
-            r#where: Some(Filter { filter_type: Some(FilterType::CompositeFilter(both)) }),
+            r#where: Some(range),
             order_by: vec![ascending(by("cell"))],
             limit: Some(1),
             ..Default::default()
         };
-        let (documents, _) = self.query(self.address.root(), query, "list posts").await?;
+        let documents = self.query(self.address.root(), query, None, "list posts").await?;
         let Some(document) = documents.first() else { return Ok(None) };
         let post = text_of(document, "post")?.to_owned();
         Ok(text_of(document, "cell")?.strip_prefix(&prefix).map(|at| (at.to_owned(), post)))
     }
 
-    /// All documents of a query, and the time at which all of them were read: a later answer vouches for those before.
+    /// All documents of a query, at one time where one is given.
     pub(super) async fn query(
         &self,
         parent: String,
         query: StructuredQuery,
+        read_time: Option<Timestamp>,
         tried: &'static str,
-    ) -> Result<(Vec<Document>, Option<Timestamp>), StoreError> {
+    ) -> Result<Vec<Document>, StoreError> {
         let request = RunQueryRequest {
             parent,
             query_type: Some(run_query_request::QueryType::StructuredQuery(query)),
+            consistency_selector: read_time.map(run_query_request::ConsistencySelector::ReadTime),
             ..Default::default()
         };
         let answers = self.rpc.run_query(request).await.map_err(|status| failure((status, tried)))?;
-        let read_time = answers.iter().rev().find_map(|answer| answer.read_time);
         let documents: Vec<Document> = answers.into_iter().filter_map(|answer| answer.document).collect();
         self.bill.read(documents.len());
-        Ok((documents, read_time))
+        Ok(documents)
     }
 }
 
@@ -200,14 +245,23 @@ pub(super) fn reference(name: String) -> Value {
     value(ValueType::ReferenceValue(name))
 }
 
-fn cell_is(op: Operator, to: Value) -> Filter {
+fn is(name: &str, op: Operator, to: Value) -> Filter {
     Filter {
         filter_type: Some(FilterType::FieldFilter(FieldFilter {
-            field: Some(by("cell")),
+            field: Some(by(name)),
             op: op as i32,
             value: Some(to),
         })),
     }
+}
+
+fn is_liked() -> Filter {
+    is("liked", Operator::Equal, value(ValueType::BooleanValue(true)))
+}
+
+fn both(filters: [Filter; 2]) -> Filter {
+    let both = CompositeFilter { op: Composite::And as i32, filters: filters.into() };
+    Filter { filter_type: Some(FilterType::CompositeFilter(both)) }
 }
 
 /// An answer that breaks the service's own contract. Asking again may help, and nothing was written.
