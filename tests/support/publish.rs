@@ -1,9 +1,13 @@
 //! A topic and a subscription of one test on the Pub/Sub emulator, and publishing to it.
 
 use super::emulators;
+use bytes::Bytes;
+use futures::future::select_all;
 use google_cloud_pubsub::client::{Publisher, SubscriptionAdmin};
-use google_cloud_pubsub::model::{Message, Subscription};
-use hotcount::source::pubsub::Access;
+use google_cloud_pubsub::model::{DeadLetterPolicy, Message, Subscription};
+use hotcount::source::pubsub::{Access, PubSub};
+use hotcount::source::{Delivery, Source};
+use std::collections::BTreeMap;
 
 /// The project of all tests. The emulator makes no difference between projects that exist and those that do not.
 pub const PROJECT: &str = "demo";
@@ -60,4 +64,41 @@ impl Topic {
             one.await.unwrap();
         }
     }
+
+    /// What is delivered, sorted, while every lease that nobody extends runs out: empty if all was acknowledged.
+    ///
+    /// Only the broker's clock is trusted: a message is held through its max lease until it comes back, and by then
+    /// every lease that began before has run out too. Several streams, for the emulator goes on for a while giving some
+    /// messages to streams that were cancelled, a lease at a time: the more streams live, the fewer go there.
+    pub async fn left(&self) -> Vec<Bytes> {
+        const STREAMS: usize = 8;
+        let source = PubSub::connect(&self.url("streams=8&extension_s=10&max_lease_s=10")).await.unwrap();
+        let mut streams = Vec::new();
+        for number in 0..STREAMS {
+            streams.push(source.open(number).await.unwrap());
+        }
+        let marker = self.publish(b"marker", &[]).await;
+        let mut held = Vec::new();
+        while held.iter().filter(|d| id(d) == marker).count() < 2 {
+            // A pull that is cancelled loses nothing, which the conformance suite tests by itself.
+            let (pulled, _, _) = select_all(streams.iter_mut().map(|stream| stream.pull(1_000))).await;
+            held.extend(pulled.unwrap());
+        }
+        let left: BTreeMap<&str, Bytes> = held.iter().map(|d| (id(d), d.payload.clone())).collect();
+        let mut left: Vec<Bytes> = left.into_iter().filter(|(id, _)| *id != marker).map(|(_, data)| data).collect();
+        left.sort();
+        left
+    }
+}
+
+fn id(delivery: &Delivery) -> &str {
+    delivery.meta.as_ref().and_then(|meta| meta.message_id.as_deref()).unwrap_or_default()
+}
+
+/// `subscription` with a count of delivery attempts, which there is only with a dead-letter topic. Nobody listens to
+/// the topic named here, and no test makes 100 attempts.
+pub fn with_attempts(subscription: Subscription) -> Subscription {
+    let topic = subscription.topic.clone();
+    subscription
+        .set_dead_letter_policy(DeadLetterPolicy::new().set_dead_letter_topic(topic).set_max_delivery_attempts(100))
 }

@@ -16,6 +16,10 @@ use std::time::SystemTime;
 use tokio::task::unconstrained;
 use tokio::time::{Instant, timeout_at};
 
+/// How many messages a stream that is dropped gives back at once: ten times what the service has out on one by default.
+/// What is more comes back when its lease runs out.
+const GIVEN_BACK_AT_MOST: usize = 10_000;
+
 /// What the client's stream yields: a message, its last error, or nothing more.
 type Item = Option<Result<(Message, Handler), Error>>;
 
@@ -31,6 +35,8 @@ pub(super) struct PubSubStream {
     state: State,
     /// When nothing was received until here, the connection is given up.
     idle_at: Instant,
+    /// Whether anything was received: until then the client has not even opened it.
+    received: bool,
     /// An error that came after deliveries that had to be handed over first.
     broken: Option<SourceError>,
 }
@@ -49,7 +55,7 @@ impl PubSubStream {
         let (id, stream) = shared.start(&client);
         let idle_at = Instant::now() + shared.options.idle;
         let state = State::Resting(Box::new(stream));
-        Self { shared, number, generation: client.generation, id, state, idle_at, broken: None }
+        Self { shared, number, generation: client.generation, id, state, idle_at, received: false, broken: None }
     }
 
     /// The next item, or `None` when none came in time.
@@ -89,8 +95,30 @@ impl PubSubStream {
         self.shared.retire(std::mem::replace(&mut self.id, id));
         self.state = State::Resting(Box::new(stream));
         self.generation = client.generation;
+        self.received = false;
         self.idle_at = Instant::now() + self.shared.options.idle;
         Ok(())
+    }
+
+    /// Takes what has arrived and was not pulled, and drops it: a nack, so that somebody else gets it soon. Left alone it
+    /// would stay out until its lease runs out, for this client knows only what was read from the connection.
+    fn give_back(&mut self) {
+        // Reading may open the stream anew, which needs the runtime.
+        if tokio::runtime::Handle::try_current().is_err() {
+            return;
+        }
+        if let State::Waiting(wait) = &mut self.state {
+            let Some((stream, _dropped)) = unconstrained(wait).now_or_never() else { return };
+            self.state = State::Resting(stream);
+        } else if !self.received {
+            return;
+        }
+        for _ in 0..GIVEN_BACK_AT_MOST {
+            match self.more() {
+                Some(Some(Ok(_dropped))) => {}
+                _ => break,
+            }
+        }
     }
 
     fn judge(&self, error: Error) -> SourceError {
@@ -134,12 +162,14 @@ impl Stream for PubSubStream {
         }
         self.shared.patience[self.number % self.shared.patience.len()].worked();
         self.idle_at = Instant::now() + self.shared.options.idle;
+        self.received = true;
         Ok(deliveries)
     }
 }
 
 impl Drop for PubSubStream {
     fn drop(&mut self) {
+        self.give_back();
         self.shared.retire(self.id);
     }
 }
