@@ -5,7 +5,6 @@
 
 mod wire;
 
-use crate::membership::Membership;
 use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
@@ -102,12 +101,6 @@ impl Like {
     #[must_use]
     pub fn order(&self) -> i64 {
         self.order
-    }
-
-    /// The membership that this like leaves behind when it is written.
-    #[must_use]
-    pub fn membership(&self) -> Membership<'_> {
-        Membership { liked: self.liked, order: self.order, event_id: self.event_id() }
     }
 
     /// The bytes of its ids: what it costs to hold, beside its fixed size.

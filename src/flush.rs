@@ -10,7 +10,7 @@ use crate::backoff::Backoff;
 use crate::batch::BatchKey;
 use crate::event::Poison;
 use crate::progress::Progress;
-use crate::receipt::Receipt;
+use crate::receipt::{Held, Receipt};
 use crate::shard::LaneShard;
 use crate::store::{Applied, ErrorClass, Store, StoreError};
 use crate::telemetry::Metric;
@@ -62,6 +62,8 @@ pub struct Shared {
     pub store: Arc<dyn Store>,
     /// Told which likes are durable.
     pub aggregator: Arc<Aggregator<Receipt>>,
+    /// What the worker holds.
+    pub held: Arc<Held>,
     /// The numbers.
     pub progress: Arc<Progress>,
     /// Where a like goes that the store refuses for good.
@@ -280,6 +282,7 @@ impl Lane {
             }
         }
         let waited = now().saturating_duration_since(oldest);
+        self.shared.held.show();
         Metric::SettleSeconds.observe(waited);
         progress.settle_latency.record(waited);
     }

@@ -29,6 +29,14 @@ impl Membership<'_> {
     }
 }
 
+impl Like {
+    /// The membership that this like leaves behind when it is written.
+    #[must_use]
+    pub fn membership(&self) -> Membership<'_> {
+        Membership { liked: self.liked(), order: self.order(), event_id: self.event_id() }
+    }
+}
+
 /// What a like does to the membership that is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {

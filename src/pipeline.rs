@@ -144,6 +144,7 @@ impl Engine {
         let shared = Arc::new(flush::Shared {
             store,
             aggregator,
+            held: Arc::clone(&held),
             progress: Arc::clone(&progress),
             poison: poison.clone(),
             confirmations: confirmations.clone(),
@@ -272,11 +273,10 @@ impl Work {
                 return self.aggregator.seal(lane.new_key());
             }
             let due_at = self.aggregator.due_at();
-            if self.aggregator.is_full() || due_at.is_some_and(|due| due <= now()) {
+            let wanted = self.aggregator.is_full() || due_at.is_some_and(|due| due <= now());
+            if wanted && let Some(sealed) = self.aggregator.seal(lane.new_key()) {
                 Metric::Buffered.set(self.aggregator.len());
-                if let Some(sealed) = self.aggregator.seal(lane.new_key()) {
-                    return Some(sealed);
-                }
+                return Some(sealed);
             }
             tokio::select! {
                 () = ready => {}

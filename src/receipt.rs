@@ -5,6 +5,7 @@ use crate::aggregate::Budget;
 use crate::event::Poison;
 use crate::source::{Delivery, Meta};
 use crate::store::{Quarantined, quarantine_id};
+use crate::telemetry::Metric;
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -28,6 +29,12 @@ impl Held {
     #[must_use]
     pub fn budget(&self) -> &Budget {
         &self.budget
+    }
+
+    /// Shows what is held now.
+    pub fn show(&self) {
+        Metric::HeldDeliveries.set(self.budget.deliveries());
+        Metric::HeldBytes.set(self.budget.bytes());
     }
 
     /// Waits until there is room for at least one delivery, and says for how many.

@@ -75,6 +75,53 @@ impl Metric {
         }
     }
 
+    /// Every metric, in the order of the flow.
+    pub const ALL: [Self; 18] = [
+        Self::Received,
+        Self::Applied,
+        Self::Folded,
+        Self::Duplicates,
+        Self::Stale,
+        Self::Poison,
+        Self::Redelivered,
+        Self::UnconfirmedAcks,
+        Self::Batches,
+        Self::FailedAttempts,
+        Self::Splits,
+        Self::StreamRestarts,
+        Self::HeldDeliveries,
+        Self::HeldBytes,
+        Self::Buffered,
+        Self::Paused,
+        Self::CommitSeconds,
+        Self::SettleSeconds,
+    ];
+
+    /// What it says, for whoever reads the metrics page.
+    #[must_use]
+    pub fn help(self) -> &'static str {
+        match self {
+            Self::Received => "Deliveries pulled from the source.",
+            Self::Applied => "Likes written to the store.",
+            Self::Folded => "Deliveries folded into a newer like of the same member in their batch.",
+            Self::Duplicates => "Likes not newer than what is stored, of the same state; by the layer that saw it.",
+            Self::Stale => "Likes not newer than what is stored, of the other state; by the layer that saw it.",
+            Self::Poison => "Deliveries quarantined, by the field at fault.",
+            Self::Redelivered => "Deliveries dropped and left to redelivery.",
+            Self::UnconfirmedAcks => "Acknowledgements that the broker did not confirm.",
+            Self::Batches => "Batches applied; replayed ones had committed before.",
+            Self::FailedAttempts => "Attempts at a batch that failed, by class.",
+            Self::Splits => "Batches split, by reason.",
+            Self::StreamRestarts => "Streams of the source opened again after an error.",
+            Self::HeldDeliveries => "Deliveries held now, from pull to settling.",
+            Self::HeldBytes => "Bytes held now, from pull to settling.",
+            Self::Buffered => "Likes that wait in the buffer for a commit.",
+            Self::Paused => "1 while the store fails as a whole and nothing is pulled.",
+            Self::CommitSeconds => "One attempt at a batch that was answered.",
+            Self::SettleSeconds => "From the arrival of a batch's oldest like to its settling.",
+        }
+    }
+
     /// Moves a counter.
     pub fn add(self, n: u64) {
         if n > 0 {
@@ -112,7 +159,19 @@ const BUCKETS_SECONDS: [f64; 14] =
 /// When the process has a recorder already.
 #[cfg(feature = "http")]
 pub fn prometheus() -> Result<metrics_exporter_prometheus::PrometheusHandle, metrics_exporter_prometheus::BuildError> {
-    metrics_exporter_prometheus::PrometheusBuilder::new().set_buckets(&BUCKETS_SECONDS)?.install_recorder()
+    let handle =
+        metrics_exporter_prometheus::PrometheusBuilder::new().set_buckets(&BUCKETS_SECONDS)?.install_recorder()?;
+    for metric in Metric::ALL {
+        let (name, help) = (metric.name(), metric.help());
+        match metric {
+            Metric::HeldDeliveries | Metric::HeldBytes | Metric::Buffered | Metric::Paused => {
+                metrics::describe_gauge!(name, help);
+            }
+            Metric::CommitSeconds | Metric::SettleSeconds => metrics::describe_histogram!(name, help),
+            _ => metrics::describe_counter!(name, help),
+        }
+    }
+    Ok(handle)
 }
 
 /// Latencies with every percentile, in microseconds.

@@ -1,4 +1,6 @@
 //! What only the embedded store promises: it survives its process, at whatever instruction that ends, and has one owner.
+
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot set up its parts fails")]
 #![cfg(feature = "embedded")]
 #![expect(clippy::expect_used, reason = "a test ends at its first failure")]
 

@@ -1,4 +1,6 @@
 //! What the Pub/Sub source does beyond the port's conformance suite, on the emulator.
+
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot set up its parts fails")]
 #![cfg(feature = "pubsub")]
 
 mod support;

@@ -1,4 +1,6 @@
 //! The HTTP face and its client, where they refuse. What they agree on is in the store's conformance suite.
+
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot set up its parts fails")]
 #![cfg(feature = "http")]
 
 use hotcount::face;

@@ -2,6 +2,8 @@
 //!
 //! To add an adapter, implement [`Bench`] for it and give it to [`conformance!`] at the foot of this file.
 
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot set up its parts fails")]
+
 mod support;
 
 use async_trait::async_trait;

@@ -128,9 +128,7 @@ impl Puller {
             }
         }
         self.progress.known(duplicates, stale);
-        let budget = self.held.budget();
-        Metric::HeldDeliveries.set(budget.deliveries());
-        Metric::HeldBytes.set(budget.bytes());
+        self.held.show();
         if !self.work.aggregator.is_empty() {
             self.work.ready.notify_one();
         }

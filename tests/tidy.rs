@@ -1,0 +1,203 @@
+//! Style that is executed: the arrows between modules, the size of files, who may spawn, and paths named in documents.
+
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot read its own tree fails")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Which modules a module may name. Data flows one way: source → decode → aggregate → flush → store → ack. A module
+/// names what lies before it in that flow, or a port; adapters name their port and never each other.
+const MAY_NAME: &[(&str, &[&str])] = &[
+    ("event", &[]),
+    ("membership", &["event"]),
+    ("batch", &["event"]),
+    ("ack", &["event"]),
+    ("backoff", &[]),
+    ("shard", &[]),
+    ("telemetry", &[]),
+    ("aggregate", &["batch", "event"]),
+    ("source", &["ack"]),
+    ("source/http", &["ack", "event", "source"]),
+    ("source/jsonl", &["ack", "source"]),
+    ("source/memory", &["ack", "source"]),
+    ("source/pubsub", &["ack", "source"]),
+    ("store", &["batch", "event"]),
+    ("store/embedded", &["batch", "event", "membership", "store"]),
+    ("store/firestore", &["batch", "event", "membership", "store"]),
+    ("store/memory", &["batch", "event", "membership", "store"]),
+    ("store/remote", &["face", "store"]),
+    ("face", &["store"]),
+    ("reader", &["store"]),
+    ("progress", &["store", "telemetry"]),
+    ("receipt", &["ack", "aggregate", "event", "source", "store", "telemetry"]),
+    ("flush", &["ack", "aggregate", "backoff", "batch", "event", "progress", "receipt", "shard", "store", "telemetry"]),
+    ("quarantine", &["ack", "backoff", "event", "flush", "progress", "receipt", "store"]),
+    (
+        "pipeline",
+        &[
+            "ack",
+            "aggregate",
+            "backoff",
+            "batch",
+            "event",
+            "flush",
+            "progress",
+            "quarantine",
+            "receipt",
+            "source",
+            "store",
+            "telemetry",
+        ],
+    ),
+];
+
+/// The longest file, in lines, tests inside it included.
+const MAX_LINES: usize = 410;
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files.extend(rust_files(&path));
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    files
+}
+
+/// The text without its inline tests and without comments.
+fn code_of(path: &Path) -> String {
+    let text = fs::read_to_string(path).unwrap();
+    let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    code.lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n")
+}
+
+/// The module of a file: its folder below `src`, and an adapter's own below a port's.
+fn module_of(path: &Path) -> String {
+    let inside = path.strip_prefix(root().join("src")).unwrap().with_extension("");
+    let parts: Vec<_> = inside.iter().map(|p| p.to_str().unwrap()).collect();
+    match parts[..] {
+        [port @ ("source" | "store"), adapter, ..] => format!("{port}/{adapter}"),
+        [module, ..] => module.to_owned(),
+        [] => String::new(),
+    }
+}
+
+/// What a file names of its own crate, as `crate::NAME`, `hotcount::NAME` or an adapter of a port.
+fn named_in(code: &str) -> BTreeSet<String> {
+    let mut named = BTreeSet::new();
+    for path in code.split("crate::").skip(1) {
+        let segments: Vec<&str> = path
+            .split("::")
+            .map(|s| s.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default())
+            .collect();
+        match segments[..] {
+            [port @ ("source" | "store"), adapter, ..] if root().join(format!("src/{port}/{adapter}.rs")).exists() => {
+                named.insert(format!("{port}/{adapter}"));
+            }
+            [module, ..] => {
+                named.insert(module.to_owned());
+            }
+            [] => {}
+        }
+    }
+    named
+}
+
+#[test]
+fn modules_name_only_what_lies_before_them_in_the_flow() {
+    let may_name: BTreeMap<_, _> = MAY_NAME.iter().copied().collect();
+    let mut seen = BTreeSet::new();
+    for path in rust_files(&root().join("src")) {
+        let module = module_of(&path);
+        if ["lib", "main", "cli"].contains(&module.as_str()) {
+            continue;
+        }
+        if path.file_name().is_some_and(|f| f == "tests.rs") {
+            continue;
+        }
+        let allowed = may_name.get(module.as_str()).unwrap_or_else(|| panic!("{module} is not in the table"));
+        for named in named_in(&code_of(&path)) {
+            let own = named == module || module.starts_with(&format!("{named}/")) && allowed.contains(&named.as_str());
+            // The table of adapters stands at the foot of a port.
+            let table = named.starts_with(&format!("{module}/"));
+            assert!(own || table || allowed.contains(&named.as_str()), "{}: {module} names {named}", path.display());
+        }
+        seen.insert(module);
+    }
+    for (module, _) in MAY_NAME {
+        assert!(seen.contains(*module), "the table names {module}, which is gone");
+    }
+}
+
+#[test]
+fn aggregation_and_decisions_never_await_and_never_read_a_clock() {
+    for module in ["aggregate", "batch", "event", "membership", "backoff", "shard"] {
+        for path in rust_files(&root().join("src")) {
+            if module_of(&path) != module || path.file_name().is_some_and(|f| f == "tests.rs") {
+                continue;
+            }
+            let code = code_of(&path);
+            for forbidden in [".await", "async fn", "::now()", "tokio", "std::fs", "std::net"] {
+                assert!(!code.contains(forbidden), "{} has {forbidden}", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn only_the_pipeline_spawns_tasks() {
+    for path in rust_files(&root().join("src")) {
+        let code = code_of(&path);
+        // The embedded store owns two threads, and awaits the blocking calls that it hands to the runtime.
+        let spawns = code.contains("tokio::spawn") || code.contains("JoinSet") || code.contains("spawn_local");
+        assert!(!spawns || module_of(&path) == "pipeline", "{} spawns", path.display());
+        let threads = code.contains("thread::Builder") || code.contains("spawn_blocking");
+        assert!(!threads || module_of(&path) == "store/embedded", "{} starts threads", path.display());
+    }
+}
+
+#[test]
+fn every_file_is_short_enough_to_be_one_idea() {
+    for folder in ["src", "tests", "benches", "examples"] {
+        for path in rust_files(&root().join(folder)) {
+            let lines = fs::read_to_string(&path).unwrap().lines().count();
+            assert!(lines <= MAX_LINES, "{} has {lines} lines", path.display());
+        }
+    }
+}
+
+#[test]
+fn paths_and_tests_named_in_documents_exist() {
+    let tests: String = ["src", "tests"]
+        .iter()
+        .flat_map(|folder| rust_files(&root().join(folder)))
+        .map(|path| fs::read_to_string(path).unwrap())
+        .collect();
+    for document in ["README.md", "ARCHITECTURE.md", "CHANGELOG.md"] {
+        let text = fs::read_to_string(root().join(document)).unwrap();
+        for quoted in text.split('`').skip(1).step_by(2) {
+            let is_path =
+                ["src/", "tests/", "benches/", "examples/", "docs/", ".ci/"].iter().any(|p| quoted.starts_with(p));
+            if is_path && !quoted.contains(['{', '*', ' ']) {
+                let path = quoted.split("::").next().unwrap_or_default();
+                assert!(root().join(path).exists(), "{document} names {quoted}");
+            }
+            let words = quoted.split('_').count();
+            if words >= 5 && quoted.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_') {
+                assert!(
+                    tests.contains(&format!("fn {quoted}")) || tests.contains(quoted),
+                    "{document} names the test {quoted}"
+                );
+            }
+        }
+    }
+}

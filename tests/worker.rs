@@ -1,0 +1,106 @@
+//! The main job with the real binary on Google's emulators: set up, pull, commit, acknowledge, drain.
+#![cfg(all(feature = "cli", feature = "firestore", feature = "pubsub"))]
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot set up its parts fails")]
+
+#[path = "support/process.rs"]
+#[allow(dead_code, unreachable_pub, reason = "shared by several test binaries")]
+mod process;
+mod support;
+
+use process::{Worker, run, stderr, stdout, until};
+use serde_json::Value;
+use support::emulators::{firestore, pubsub, unique};
+
+struct Place {
+    source: String,
+    store: String,
+    publish: String,
+}
+
+/// A project of the test's own on both emulators, set up by the binary itself.
+fn place(name: &str) -> Option<Place> {
+    let (firestore, pubsub) = (firestore()?, pubsub()?);
+    let project = unique(name);
+    let source = format!("pubsub://{project}/likes?emulator={pubsub}&streams=2&extension_s=10");
+    let store = format!("firestore://{project}?emulator={firestore}");
+    for _ in 0..2 {
+        let output = run(&["setup", "--source", &source, "--store", &store]);
+        assert!(output.status.success(), "{}", stderr(&output));
+    }
+    Some(Place { publish: format!("http://{pubsub}/v1/projects/{project}/topics/likes-topic:publish"), source, store })
+}
+
+async fn publish(place: &Place, payloads: &[String]) {
+    use base64::Engine;
+    let encode = |p: &String| base64::engine::general_purpose::STANDARD.encode(p);
+    let messages: Vec<Value> = payloads.iter().map(|p| serde_json::json!({"data": encode(p)})).collect();
+    let body = serde_json::json!({"messages": messages}).to_string();
+    let sent = reqwest::Client::new().post(&place.publish).body(body).send().await.unwrap();
+    assert!(sent.status().is_success(), "{}", sent.text().await.unwrap());
+}
+
+fn event(n: usize, kind: &str, user: usize) -> String {
+    format!(
+        r#"{{"eventId":"e{n}","type":"like.{kind}","postId":"viral","userId":"u{user}","occurredAt":"2026-01-01T00:00:{:02}Z"}}"#,
+        n % 60
+    )
+}
+
+fn counts(place: &Place) -> (i64, i64, i64) {
+    let output = run(&["count", "viral", "--verify", "--json", "--store", &place.store]);
+    let row: Value = serde_json::from_str(&stdout(&output)).unwrap_or_else(|_| panic!("{}", stderr(&output)));
+    let number = |name: &str| row[name].as_i64().unwrap();
+    (number("count"), number("members"), number("drift"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn likes_from_pubsub_are_counted_once_in_firestore_and_a_drain_leaves_nothing() {
+    let Some(place) = place("main-job") else { return };
+    let worker = Worker::start(&["--source", &place.source, "--store", &place.store]);
+    let mut payloads: Vec<String> = (0..400).map(|n| event(1, "added", n % 300)).collect();
+    payloads.extend((0..20).map(|user| event(2, "removed", user)));
+    payloads.push("rubbish".to_owned());
+    publish(&place, &payloads).await;
+    // The publisher's retry: everything once more under new message ids.
+    publish(&place, &payloads).await;
+    until("the count", (280, 280, 0), || counts(&place));
+    until("one entry in the quarantine for each message id", 2, || {
+        stdout(&run(&["quarantine", "list", "--json", "--store", &place.store])).lines().count()
+    });
+    let (status, printed) = worker.terminate();
+    assert_eq!(status.code(), Some(0), "{printed}");
+    let report: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!((&report["received"], &report["left"], &report["poison"]), (&842.into(), &0.into(), &2.into()));
+    // Nothing is left on the subscription: a second worker has only the new like to count.
+    let worker = Worker::start(&["--source", &place.source, "--store", &place.store]);
+    publish(&place, &[event(1, "added", 1_000)]).await;
+    until("the count with one more", (281, 281, 0), || counts(&place));
+    let (_, printed) = worker.terminate();
+    assert_eq!(serde_json::from_str::<Value>(&printed).unwrap()["received"], 1, "{printed}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_killed_in_the_middle_is_replaced_and_the_count_is_exact() {
+    let Some(place) = place("killed") else { return };
+    let users = 3_000;
+    let payloads: Vec<String> = (0..users).map(|user| event(1, "added", user)).collect();
+    let worker = Worker::start(&["--source", &place.source, "--store", &place.store, "--batch-writes", "50"]);
+    for chunk in payloads.chunks(500) {
+        publish(&place, chunk).await;
+    }
+    until("some are counted", true, || counts(&place).0 > 0);
+    worker.kill();
+    let (count, members, drift) = counts(&place);
+    assert_eq!((count, drift), (members, 0), "whole batches");
+    let _worker = Worker::start(&["--source", &place.source, "--store", &place.store]);
+    until("all are counted", (users as i64, users as i64, 0), || counts(&place));
+}
+
+#[test]
+fn a_missing_subscription_is_a_sentence_with_the_command_that_makes_it() {
+    let (Some(_), Some(pubsub)) = (firestore(), pubsub()) else { return };
+    let source = format!("pubsub://{}/nothing?emulator={pubsub}", unique("missing"));
+    let output = run(&["run", "--source", &source, "--store", "memory:", "--http", "127.0.0.1:0"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("hotcount setup --source"), "{}", stderr(&output));
+}
