@@ -75,8 +75,8 @@ impl PubSubStream {
         Some(item)
     }
 
-    /// What more is there without waiting. Unconstrained, because the runtime's budget for one poll would end it after
-    /// 128 messages; `max` bounds it.
+    /// What more is there without waiting. Unconstrained, for a task that has spent the runtime's budget for one poll
+    /// would see nothing ready; the callers bound how often this is asked.
     fn more(&mut self) -> Option<Item> {
         let State::Resting(stream) = &mut self.state else { return None };
         unconstrained(stream.next()).now_or_never()
