@@ -1,6 +1,5 @@
 //! Setting up Pub/Sub, on the emulator.
 #![cfg(feature = "pubsub")]
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
 

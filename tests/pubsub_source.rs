@@ -1,6 +1,5 @@
 //! What the Pub/Sub source does beyond the port's conformance suite, on the emulator.
 #![cfg(feature = "pubsub")]
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
 

@@ -1,7 +1,6 @@
 //! The conformance suite of the source port, run for every adapter.
 //!
 //! To add an adapter, implement [`Bench`] for it and give it to [`conformance!`] at the foot of this file.
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
 
