@@ -137,6 +137,7 @@ impl Engine {
             store: Arc::clone(&store),
             source: source.name(),
             progress: Arc::clone(&progress),
+            confirmations: confirmations.clone(),
             backoff: config.flush.backoff,
             retry_deadline: config.flush.retry_deadline,
             drain_deadline: drain.clone(),

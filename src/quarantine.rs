@@ -1,6 +1,6 @@
 //! Where poison waits for the quarantine. It has room of its own, so it never blocks a healthy delivery.
 
-use crate::ack::Settlement;
+use crate::ack::{Confirmation, Settlement};
 use crate::backoff::Backoff;
 use crate::event::Poison;
 use crate::flush::now;
@@ -31,6 +31,8 @@ pub struct Quarantine {
     pub source: String,
     /// The numbers.
     pub progress: Arc<Progress>,
+    /// Where acknowledgements wait for the broker's answer.
+    pub confirmations: mpsc::Sender<Confirmation>,
     /// The wait between attempts.
     pub backoff: Backoff,
     /// How long an entry is tried again before it is left to redelivery.
@@ -65,8 +67,10 @@ impl Quarantine {
                 Ok(()) => {
                     for (receipt, reason) in poison {
                         self.progress.quarantine(reason.field);
-                        // The broker's answer is not awaited: poison that comes back is kept under the same id.
-                        drop(receipt.settle(&Settlement::Quarantined(reason)));
+                        if let Some(confirmation) = receipt.settle(&Settlement::Quarantined(reason)) {
+                            // Closed only when the worker is being torn down; then nobody waits for the answer.
+                            let _ = self.confirmations.send(confirmation).await;
+                        }
                     }
                     return Ok(());
                 }

@@ -9,6 +9,10 @@ use hotcount::ack::Settlement;
 use hotcount::source::pubsub::PubSub;
 use hotcount::source::{Delivery, Source, SourceError, Stream};
 use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 use support::publish::{Topic, with_attempts};
 
@@ -115,23 +119,30 @@ async fn a_source_that_shuts_down_gives_back_what_it_holds() {
     }
 }
 
-/// The emulator sends a hundred messages at a time, every 50 ms or so; publishing more takes long enough that several such
-/// responses wait to be read. One poll of a task may take 128 times from a channel; a pull must not end there.
+/// The emulator sends a hundred messages at a time; a pull must not end where a response ends. They get more and more time
+/// to arrive: that of so many other requests.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pull_takes_all_that_is_ready() {
+    const MESSAGES: usize = 1_000;
     let Some(topic) = Topic::new(|s| s).await else { return };
     let (_source, mut stream) = open(&topic.url("streams=1")).await;
-    within("a pull of more than 128", async {
-        loop {
-            topic.publish_all((0..1_000).map(|n| n.to_string())).await;
-            let pulled = stream.pull(1_000).await.unwrap();
-            if pulled.len() > 128 {
-                break;
-            }
+    let mut requests = 8;
+    let mut largest = 0;
+    while largest <= 100 {
+        topic.publish_all((0..MESSAGES).map(|n| n.to_string())).await;
+        let mut settled = 0;
+        while settled < MESSAGES {
+            let pulled = pull(&mut stream, MESSAGES).await;
+            largest = largest.max(pulled.len());
+            settled += pulled.len();
             pulled.into_iter().for_each(|d| drop(d.ack.settle(&Settlement::Counted)));
+            for _ in 0..requests {
+                topic.admin.get_subscription().set_subscription(&topic.subscription_path).send().await.unwrap();
+            }
         }
-    })
-    .await;
+        requests *= 2;
+        assert!(requests <= 1_024, "no pull delivered more than {largest}");
+    }
 }
 
 #[tokio::test]
@@ -168,4 +179,72 @@ async fn a_closed_source_ends_its_streams_and_opens_no_more() {
     within("closing", source.close()).await;
     assert!(pull(&mut stream, 1).await.is_empty());
     assert!(!source.open(0).await.err().expect("it is closed").transient);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_went_dead_is_replaced() {
+    let Some(topic) = Topic::new(|s| s).await else { return };
+    let path = DeadEnd::to(&topic.host);
+    let url =
+        format!("pubsub://demo/{}?emulator={}&streams=1&extension_s=10&idle_s=10", topic.subscription, path.address);
+    let (source, mut stream) = open(&url).await;
+    topic.publish(b"before", &[]).await;
+    pull(&mut stream, 1).await.remove(0).ack.settle(&Settlement::Counted);
+
+    path.go_dead();
+    topic.publish(b"after", &[]).await;
+    loop {
+        // "before" may come again: its acknowledgement may have been lost.
+        if pull(&mut stream, 1).await[0].payload == "after" {
+            break;
+        }
+    }
+    drop(source);
+}
+
+/// Forwards connections to an emulator until they go dead: then they stay open and carry nothing any more, as when a
+/// firewall forgets them. Later ones work.
+struct DeadEnd {
+    address: SocketAddr,
+    connections: Arc<Mutex<Vec<Arc<AtomicBool>>>>,
+}
+
+impl DeadEnd {
+    fn to(host: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (address, host) = (listener.local_addr().unwrap(), host.to_owned());
+        let connections: Arc<Mutex<Vec<Arc<AtomicBool>>>> = Arc::default();
+        let known = connections.clone();
+        std::thread::spawn(move || {
+            for near in listener.incoming() {
+                let (near, far) = (near.unwrap(), TcpStream::connect(&host).unwrap());
+                let dead = Arc::new(AtomicBool::new(false));
+                known.lock().unwrap().push(dead.clone());
+                for (from, to) in [(&near, &far), (&far, &near)] {
+                    let (from, to, dead) = (from.try_clone().unwrap(), to.try_clone().unwrap(), dead.clone());
+                    std::thread::spawn(move || forward(from, to, &dead));
+                }
+            }
+        });
+        Self { address, connections }
+    }
+
+    fn go_dead(&self) {
+        self.connections.lock().unwrap().iter().for_each(|dead| dead.store(true, Ordering::SeqCst));
+    }
+}
+
+fn forward(mut from: TcpStream, mut to: TcpStream, dead: &AtomicBool) {
+    let mut buffer = [0_u8; 16 << 10];
+    while let Ok(read) = from.read(&mut buffer) {
+        if dead.load(Ordering::SeqCst) {
+            // Never closed, or the other side would notice.
+            std::mem::forget((from, to));
+            return;
+        }
+        if read == 0 || to.write_all(&buffer[..read]).is_err() {
+            let _ = to.shutdown(Shutdown::Write);
+            return;
+        }
+    }
 }

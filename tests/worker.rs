@@ -9,6 +9,7 @@ mod support;
 
 use process::{Worker, run, stderr, stdout, until};
 use serde_json::Value;
+use std::time::Duration;
 use support::emulators::{firestore, pubsub, unique};
 
 struct Place {
@@ -21,7 +22,7 @@ struct Place {
 fn place(name: &str) -> Option<Place> {
     let (firestore, pubsub) = (firestore()?, pubsub()?);
     let project = unique(name);
-    let source = format!("pubsub://{project}/likes?emulator={pubsub}&streams=2&extension_s=10");
+    let source = format!("pubsub://{project}/likes?emulator={pubsub}&streams=4&extension_s=10&idle_s=20");
     let store = format!("firestore://{project}?emulator={firestore}");
     for _ in 0..2 {
         let output = run(&["setup", "--source", &source, "--store", &store]);
@@ -92,8 +93,17 @@ async fn a_worker_killed_in_the_middle_is_replaced_and_the_count_is_exact() {
     worker.kill();
     let (count, members, drift) = counts(&place);
     assert_eq!((count, drift), (members, 0), "whole batches");
-    let _worker = Worker::start(&["--source", &place.source, "--store", &place.store]);
-    until("all are counted", (users as i64, users as i64, 0), || counts(&place));
+    // The emulator may keep messages for streams that are gone, one lease at a time, until others are opened: a worker
+    // that has not everything after two leases makes way for another.
+    for _ in 0..10 {
+        let worker = Worker::start(&["--source", &place.source, "--store", &place.store]);
+        let complete = || counts(&place) == (users as i64, users as i64, 0);
+        if process::within(Duration::from_secs(20), complete) {
+            return;
+        }
+        worker.terminate();
+    }
+    assert_eq!(counts(&place), (users as i64, users as i64, 0));
 }
 
 #[test]

@@ -33,7 +33,8 @@ pub(super) struct PubSubStream {
     /// Its place in the registry.
     id: u64,
     state: State,
-    /// When nothing was received until here, the connection is given up.
+    /// When a wait that brought nothing gives up the connection. Counted from the wait's own beginning: a caller that
+    /// does not pull for long, because it is full, says nothing about the connection.
     idle_at: Instant,
     /// Whether anything was received: until then the client has not even opened it.
     received: bool,
@@ -53,7 +54,7 @@ enum State {
 impl PubSubStream {
     pub(super) fn new(shared: Arc<Shared>, number: usize, client: Client) -> Self {
         let (id, stream) = shared.start(&client);
-        let idle_at = Instant::now() + shared.options.idle;
+        let idle_at = Instant::now();
         let state = State::Resting(Box::new(stream));
         Self { shared, number, generation: client.generation, id, state, idle_at, received: false, broken: None }
     }
@@ -68,6 +69,7 @@ impl PubSubStream {
                 (stream, item)
             };
             self.state = State::Waiting(wait.boxed());
+            self.idle_at = Instant::now() + self.shared.options.idle;
         }
         let State::Waiting(wait) = &mut self.state else { return Some(None) };
         let (stream, item) = timeout_at(self.idle_at, wait).await.ok()?;
@@ -75,8 +77,8 @@ impl PubSubStream {
         Some(item)
     }
 
-    /// What more is there without waiting. Unconstrained, because the runtime's budget for one poll would end it after
-    /// 128 messages; `max` bounds it.
+    /// What more is there without waiting. Unconstrained, for a task that has spent the runtime's budget for one poll
+    /// would see nothing ready; the callers bound how often this is asked.
     fn more(&mut self) -> Option<Item> {
         let State::Resting(stream) = &mut self.state else { return None };
         unconstrained(stream.next()).now_or_never()
@@ -96,7 +98,6 @@ impl PubSubStream {
         self.state = State::Resting(Box::new(stream));
         self.generation = client.generation;
         self.received = false;
-        self.idle_at = Instant::now() + self.shared.options.idle;
         Ok(())
     }
 
@@ -161,7 +162,6 @@ impl Stream for PubSubStream {
             return self.broken.take().map_or(Ok(deliveries), Err);
         }
         self.shared.patience[self.number % self.shared.patience.len()].worked();
-        self.idle_at = Instant::now() + self.shared.options.idle;
         self.received = true;
         Ok(deliveries)
     }
