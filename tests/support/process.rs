@@ -113,15 +113,3 @@ pub fn until<T: PartialEq + std::fmt::Debug>(what: &str, wanted: T, mut answer: 
         std::thread::sleep(Duration::from_millis(50));
     }
 }
-
-/// Whether it becomes so in time.
-pub fn within(limit: Duration, mut is_so: impl FnMut() -> bool) -> bool {
-    let started = Instant::now();
-    while !is_so() {
-        if started.elapsed() > limit {
-            return false;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    true
-}
