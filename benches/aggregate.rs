@@ -1,7 +1,8 @@
 //! What one core spends on an event before the store, against `serde_json`'s typed parse of the same line in the same
 //! run.
 //!
-//! `cargo bench --bench aggregate --no-default-features`
+//! `cargo bench --bench aggregate --no-default-features [-- events=N rounds=N only=ROW]`; with `only`, a row from 0, an
+//! instruction counter such as callgrind can be put in front.
 
 #![allow(
     clippy::expect_used,
@@ -22,8 +23,6 @@ mod events;
 
 /// Likes a seal, as the target says.
 const SEAL: usize = 500;
-const EVENTS: usize = 1_000_000;
-const ROUNDS: usize = 7;
 
 /// The event as a user would declare it: every field typed and borrowed where it can be.
 #[derive(Deserialize)]
@@ -42,11 +41,15 @@ struct Typed<'a> {
 }
 
 fn main() {
-    let text = events::jsonl(EVENTS, 1);
+    let argument =
+        |name: &str| std::env::args().find_map(|a| a.strip_prefix(name)?.strip_prefix('=')?.parse::<usize>().ok());
+    let rounds = argument("rounds").unwrap_or(7);
+    let runs = |row: usize| argument("only").is_none_or(|only| only == row);
+    let text = events::jsonl(argument("events").unwrap_or(1_000_000), 1);
     let lines: Vec<&[u8]> = text.split(|b| *b == b'\n').filter(|l| !l.is_empty()).collect();
     let seen_at = SystemTime::now();
     println!(
-        "{} events, {} bytes each, one core, median of {ROUNDS} rounds, ns an event",
+        "{} events, {} bytes each, one core, median of {rounds} rounds, ns an event",
         lines.len(),
         text.len() / lines.len()
     );
@@ -55,16 +58,25 @@ fn main() {
         ["typed parse (serde_json, borrowed)", "decode", "decode + aggregate, no window", "decode + aggregate"]
             .map(|name| (name, Vec::new()))
             .into();
-    for _ in 0..ROUNDS {
-        rows[0].1.push(per_event(&lines, |line| {
-            let event: Typed<'_> = serde_json::from_slice(line).expect("a typed event");
-            black_box((&event.event_id, &event.r#type, &event.post_id, &event.user_id, &event.occurred_at));
-        }));
-        rows[1].1.push(per_event(&lines, |line| {
-            black_box(decode(line, OrderPolicy::OccurredAt, seen_at).expect("an event"));
-        }));
+    for _ in 0..rounds {
+        if runs(0) {
+            rows[0].1.push(per_event(&lines, |line| {
+                let event: Typed<'_> = serde_json::from_slice(line).expect("a typed event");
+                black_box((&event.event_id, &event.r#type, &event.post_id, &event.user_id, &event.occurred_at));
+            }));
+        }
+        if runs(1) {
+            rows[1].1.push(per_event(&lines, |line| {
+                black_box(decode(line, OrderPolicy::OccurredAt, seen_at).expect("an event"));
+            }));
+        }
         for (row, window_likes) in [(2, 0), (3, Config::default().window_likes)] {
-            let buffer: Aggregator<()> = Aggregator::new(Config { window_likes, ..Config::default() });
+            if !runs(row) {
+                continue;
+            }
+            // Room for as many posts as likes, so that one seal takes them all.
+            let config = Config { window_likes, max_writes: 2 * SEAL + 1, ..Config::default() };
+            let buffer: Aggregator<()> = Aggregator::new(config);
             let now = Instant::now();
             let (mut waiting, mut sealed) = (0, 0_u64);
             rows[row].1.push(per_event(&lines, |line| {
@@ -84,7 +96,7 @@ fn main() {
         }
     }
     let base = median(&mut rows[0].1);
-    for (name, mut times) in rows {
+    for (name, mut times) in rows.into_iter().filter(|(_, times)| !times.is_empty()) {
         let ns = median(&mut times);
         println!("{name:<36} {ns:>7.1}   {:>5.2} × typed parse", ns / base);
     }
@@ -98,5 +110,5 @@ fn per_event(lines: &[&[u8]], mut work: impl FnMut(&[u8])) -> f64 {
 
 fn median(times: &mut [f64]) -> f64 {
     times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
+    times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
 }

@@ -26,8 +26,9 @@ use std::time::{Duration, Instant};
 use thin_vec::ThinVec;
 use window::Window;
 
-/// How many parts the map has. More than enough for the adders of one worker, and fixed, so that a seed replays.
-const MAP_SHARDS: usize = 64;
+/// How many parts the map has: enough for the adders of one worker, few enough that the parts of a batch's worth of likes
+/// stay in a core's cache, and fixed, so that a seed replays.
+const MAP_SHARDS: usize = 16;
 
 /// What one document adds to a commit beside its ids: names, types and numbers of its fields, on the wire about 400
 /// bytes in Firestore's protocol for a membership.

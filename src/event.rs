@@ -191,7 +191,7 @@ fn order_of(wire: &Wire<'_>, policy: OrderPolicy, liked: bool, seen_at: SystemTi
     match policy {
         OrderPolicy::OccurredAt => {
             let order = occurred_at.ok_or_else(|| Poison::new("occurredAt", "missing, and it is the order"))?;
-            if order > micros(seen_at).saturating_add(micros(UNIX_EPOCH + MAX_FUTURE)) {
+            if order > micros(seen_at).saturating_add(MAX_FUTURE.as_micros() as i64) {
                 return Err(Poison::new("occurredAt", "more than ten minutes after the message was published"));
             }
             Ok(order)

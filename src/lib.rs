@@ -1,5 +1,26 @@
 //! hotcount counts likes on posts, exactly, from a queue that delivers at least once, when one post receives most of
 //! the traffic.
+//!
+//! For every post, at every committed instant, the sum of its counter shards is the number of its members that are
+//! liked. A *like* is one event: a wish that a user does or does not like a post, at an order. A *membership* is the
+//! stored truth for one (post, user). A *batch* is what one commit carries: memberships, one increment per post on a
+//! *shard*, and the batch's key.
+//!
+//! Data flows one way, source → decode → aggregate → flush → store → ack, and so do the modules:
+//!
+//! | module | is |
+//! |---|---|
+//! | [`event`], [`membership`], [`batch`] | a like, the decision, what one commit carries; pure |
+//! | [`ack`], [`backoff`], [`shard`] | tokens that are settled or dropped; full jitter; a lane's shard |
+//! | [`source`] | the port where deliveries come from, and its adapters |
+//! | [`aggregate`] | the bounded buffer that folds likes per member and seals batches |
+//! | [`receipt`], [`progress`], [`telemetry`] | what travels with a like; the numbers; the metrics |
+//! | [`store`] | the port where counts are kept, and its adapters |
+//! | [`flush`], [`quarantine`] | a batch on its way to being durable; where poison is kept |
+//! | [`pipeline`] | the engine: tasks and the order of shutdown |
+//! | [`reader`] | derived counts, and the drift between shards and members |
+//!
+//! [`pipeline::run`] runs a worker on any source and store; `examples/reader.rs` reads counts.
 
 pub mod ack;
 pub mod aggregate;
@@ -19,3 +40,7 @@ pub mod shard;
 pub mod source;
 pub mod store;
 pub mod telemetry;
+
+pub use batch::{Batch, BatchKey};
+pub use event::{Like, Poison};
+pub use membership::{Decision, Membership, decide};

@@ -10,6 +10,7 @@ use crate::store::{ErrorClass, Store, StoreError};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
@@ -52,7 +53,11 @@ impl Quarantine {
         let mut log = Log::default();
         let mut waiting = Vec::with_capacity(ENTRIES_A_CALL);
         while poison.recv_many(&mut waiting, ENTRIES_A_CALL).await > 0 {
-            waiting.iter().for_each(|(_, reason)| log.note(reason, now()));
+            for (_, reason) in &waiting {
+                if let Some(deliveries) = log.note(reason, now()) {
+                    tracing::warn!(deliveries, "poison quarantined: {reason}");
+                }
+            }
             self.keep(std::mem::take(&mut waiting), &mut rng).await?;
         }
         Ok(())
@@ -100,21 +105,50 @@ struct Log {
 }
 
 impl Log {
-    fn note(&mut self, reason: &Poison, now: Instant) {
+    /// Notes a reason at `now`. When it is time to say it, for how many deliveries it was the reason since it was said.
+    fn note(&mut self, reason: &Poison, now: Instant) -> Option<u64> {
         if self.said.len() >= MAX_REASONS {
             self.said.clear();
         }
-        let text = reason.to_string();
-        match self.said.get_mut(&text) {
-            Some((last, unsaid)) if now.saturating_duration_since(*last) < LOG_EVERY => *unsaid += 1,
-            Some((last, unsaid)) => {
-                tracing::warn!(deliveries = *unsaid + 1, "poison quarantined: {text}");
-                (*last, *unsaid) = (now, 0);
+        let (last, unsaid) = match self.said.entry(reason.to_string()) {
+            Entry::Vacant(entry) => {
+                entry.insert((now, 0));
+                return Some(1);
             }
-            None => {
-                tracing::warn!("poison quarantined: {text}");
-                self.said.insert(text, (now, 0));
-            }
+            Entry::Occupied(entry) => entry.into_mut(),
+        };
+        *unsaid += 1;
+        if now.saturating_duration_since(*last) < LOG_EVERY {
+            return None;
         }
+        *last = now;
+        Some(std::mem::take(unsaid))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_said_at_once_and_then_once_a_minute_with_its_number() {
+        let (mut log, start) = (Log::default(), Instant::now());
+        let reason = Poison::refused_by_store("no");
+        assert_eq!(log.note(&reason, start), Some(1));
+        for second in 1..60 {
+            assert_eq!(log.note(&reason, start + Duration::from_secs(second)), None);
+        }
+        assert_eq!(log.note(&Poison::refused_by_store("never"), start), Some(1), "another reason");
+        assert_eq!(log.note(&reason, start + Duration::from_secs(60)), Some(60));
+        assert_eq!(log.note(&reason, start + Duration::from_secs(61)), None);
+    }
+
+    #[test]
+    fn reasons_that_never_end_do_not_fill_the_memory() {
+        let mut log = Log::default();
+        for n in 0..3 * MAX_REASONS {
+            log.note(&Poison::refused_by_store(n.to_string()), Instant::now());
+        }
+        assert!(log.said.len() <= MAX_REASONS);
     }
 }

@@ -62,6 +62,18 @@ fn a_replay_counts_every_member_once_and_a_second_one_changes_nothing() {
 }
 
 #[test]
+fn the_example_of_the_readme_counts_108_likes_on_the_viral_post_and_12_on_the_quiet_one() {
+    let directory = TempDir::new().unwrap();
+    let store = format!("embedded:{}", directory.path().display());
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/likes.jsonl");
+    assert!(run(&["replay", file, "--store", &store]).status.success());
+    let counted = run(&["count", "viral", "quiet", "--verify", "--json", "--store", &store]);
+    assert!(counted.status.success());
+    let counts: Vec<Value> = stdout(&counted).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((&counts[0]["count"], &counts[1]["count"]), (&108.into(), &12.into()));
+}
+
+#[test]
 fn standard_input_is_a_file_too() {
     let (_directory, file, store) = events();
     let mut command = process::hotcount(&["replay", "-", "--store", &store, "--json"]);

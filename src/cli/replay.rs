@@ -12,7 +12,7 @@ use hotcount::source::Source;
 use hotcount::source::jsonl::Jsonl;
 use hotcount::store::Listing;
 use indicatif::{ProgressBar, ProgressStyle};
-use serde_json::json;
+use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,6 +30,21 @@ pub(crate) struct Replay {
     /// Print the result as one JSON object: received applied folded duplicates stale poison posts elapsed_s events_per_s
     #[arg(long)]
     json: bool,
+}
+
+/// The last line of `--json`. Other tools rely on the names.
+#[derive(Serialize)]
+struct Outcome {
+    received: u64,
+    applied: u64,
+    folded: u64,
+    duplicates: u64,
+    stale: u64,
+    poison: u64,
+    left: u64,
+    posts: u64,
+    elapsed_s: f64,
+    events_per_s: f64,
 }
 
 impl Replay {
@@ -61,12 +76,19 @@ impl Replay {
         let counted = report.counted;
         let events_per_s = counted.received as f64 / elapsed_s.max(f64::MIN_POSITIVE);
         if self.json {
-            let result = json!({
-                "received": counted.received, "applied": counted.applied, "folded": counted.folded,
-                "duplicates": counted.duplicates, "stale": counted.stale, "poison": counted.poison,
-                "left": counted.left, "posts": posts, "elapsed_s": elapsed_s, "events_per_s": events_per_s.round(),
-            });
-            line(&result.to_string())?;
+            let result = Outcome {
+                received: counted.received,
+                applied: counted.applied,
+                folded: counted.folded,
+                duplicates: counted.duplicates,
+                stale: counted.stale,
+                poison: counted.poison,
+                left: counted.left,
+                posts,
+                elapsed_s,
+                events_per_s: events_per_s.round(),
+            };
+            line(&serde_json::to_string(&result)?)?;
         } else {
             line(&format!(
                 "{} · posts {posts} · {elapsed_s:.2} s · {events_per_s:.0} events/s",
