@@ -277,6 +277,7 @@ pub enum ConnectError {
 ///
 /// # Errors
 /// When no adapter has the scheme, the URL is not understood, or the store does not open.
+#[cfg_attr(not(any(feature = "embedded", feature = "firestore")), expect(unused_variables, reason = "memory has none"))]
 pub async fn connect(url: &str, options: &Options) -> Result<Arc<dyn Store>, ConnectError> {
     match scheme(url) {
         #[cfg(feature = "firestore")]
