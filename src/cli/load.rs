@@ -111,6 +111,9 @@ impl Load {
         let messages = for_s.zip(schedule).map(|(time, schedule)| schedule.within(time));
         let plan = Plan::new(self.plan.config(shape, messages))?;
         if let Some(path) = &self.expect {
+            if path.as_os_str() == url {
+                bail!("--expect and --to name the same file: give them two");
+            }
             write_expectation(&plan, path).with_context(|| format!("--expect {} cannot be written", path.display()))?;
         }
         let target = target::connect(url).await?;

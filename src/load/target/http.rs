@@ -87,7 +87,7 @@ impl Target for Http {
         let what_to_do = match status {
             StatusCode::NOT_FOUND => ": it takes no events, start it with --source http:",
             StatusCode::PAYLOAD_TOO_LARGE => ": send fewer messages at once with --batch",
-            StatusCode::SERVICE_UNAVAILABLE => ": try again",
+            StatusCode::SERVICE_UNAVAILABLE => ": it could not make the events durable, its /readyz may say why",
             _ => "",
         };
         Err(SendError::new(transient, format!("the worker at {} answered {status}{what_to_do}", self.name)))
