@@ -54,7 +54,7 @@ pub(crate) enum Command {
     /// Poison: what could never be counted, and why
     Quarantine(quarantine::Quarantine),
     /// Sends events whose outcome is known from a seed: to a topic, a worker or a file
-    Load(load::Load),
+    Load(Box<load::Load>),
     /// Makes the topic, the subscription and the dead letters, and prints what the database needs
     Setup(setup::Setup),
 }

@@ -1,12 +1,10 @@
-//! Loads: what a plan expects against a naive count of what it generates, and what a target that fails looks like.
+//! Loads: what a plan expects, against a naive count of what it generates and against what a worker counts.
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot set up its parts fails")]
 
-use async_trait::async_trait;
 use hotcount::event::{Like, OrderPolicy, decode};
 use hotcount::load::drive::{Config as Drive, Ended, Watch, drive};
-use hotcount::load::target::{Accepted, Batch, SendError, Target};
-use hotcount::load::{Config, ConfigError, Expectation, Faults, Kind, Plan, Schedule, Shape};
+use hotcount::load::{Config, ConfigError, Expectation, Faults, Kind, Plan, Shape};
 use hotcount::membership::{Decision, decide};
 use hotcount::progress::Progress;
 use hotcount::reader;
@@ -16,8 +14,9 @@ use hotcount::{pipeline, source};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+#[cfg(feature = "http")]
+use std::time::Duration;
+use std::time::SystemTime;
 use tokio_util::sync::CancellationToken;
 
 /// A little of every fault.
@@ -206,7 +205,8 @@ fn a_load_that_cannot_be_is_refused_with_a_sentence() {
         change(&mut config);
         Plan::new(config).expect_err("cannot be").to_string()
     };
-    let cases: [(&dyn Fn(&mut Config), &str); 12] = [
+    type Change<'a> = &'a dyn Fn(&mut Config);
+    let cases: [(Change<'_>, &str); 12] = [
         (&|c| c.messages = 0, "0 messages cannot be: use 1 to"),
         (&|c| c.posts = 0, "0 posts cannot be"),
         (&|c| c.posts = u64::MAX, "posts cannot be"),
@@ -307,127 +307,4 @@ async fn a_worker_that_is_not_there_is_given_up_with_a_sentence() {
     let Ended::GaveUp(why) = ended else { panic!("{ended:?}") };
     assert!(why.contains("is it running, with --source http: and --http?"), "{why}");
     assert_eq!(watch.accepted(), 0);
-}
-
-/// A target of the test: what happens to the send with this number, counted from 1.
-struct Scripted<F> {
-    sends: AtomicU64,
-    accepted: AtomicU64,
-    script: F,
-}
-
-impl<F: Fn(u64, &Batch) -> (Duration, Result<(), SendError>) + Send + Sync> Scripted<F> {
-    fn new(script: F) -> Self {
-        Self { sends: AtomicU64::new(0), accepted: AtomicU64::new(0), script }
-    }
-}
-
-#[async_trait]
-impl<F: Fn(u64, &Batch) -> (Duration, Result<(), SendError>) + Send + Sync> Target for Scripted<F> {
-    fn name(&self) -> String {
-        "script".to_owned()
-    }
-
-    fn batch_messages(&self) -> usize {
-        100
-    }
-
-    async fn send(&self, batch: &Batch) -> Result<Accepted, SendError> {
-        let number = self.sends.fetch_add(1, Ordering::SeqCst) + 1;
-        let (delay, outcome) = (self.script)(number, batch);
-        tokio::time::sleep(delay).await;
-        outcome.map(|()| {
-            self.accepted.fetch_add(batch.parts.len() as u64, Ordering::SeqCst);
-            Accepted::default()
-        })
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_stall_shows_with_every_message_that_had_to_wait_for_it() {
-    // A thousand a second for ten seconds; the target stalls once, for two seconds, with room for one send.
-    let plan = plan(|config| config.messages = 10_000);
-    let target = Scripted::new(|number, _: &Batch| {
-        (if number == 1_000 { Duration::from_secs(2) } else { Duration::ZERO }, Ok(()))
-    });
-    let config = Drive {
-        schedule: Schedule::new(1_000.0, Duration::ZERO),
-        sends_in_flight: std::num::NonZeroUsize::MIN,
-        ..Drive::default()
-    };
-    let (watch, start) = (Watch::default(), tokio::time::Instant::now());
-    let ended = drive(&plan, &target, &config, &CancellationToken::new(), &watch).await;
-    assert_eq!((ended, watch.accepted()), (Ended::Complete, 10_000));
-    let took = start.elapsed();
-    assert!((Duration::from_millis(9_900)..Duration::from_millis(10_200)).contains(&took), "{took:?}");
-    let latency = watch.latency();
-    // Of the 2,000 messages that were due during the stall, half waited for a second or more, and a tenth for 1.8 s.
-    let slower_than = |ms: u64| latency.len() - latency.count_between(0, ms * 1_000);
-    assert!((950..=1_050).contains(&slower_than(1_000)), "{}", slower_than(1_000));
-    assert!((150..=250).contains(&slower_than(1_800)), "{}", slower_than(1_800));
-    assert!(latency.value_at_quantile(0.5) < 5_000);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_target_that_comes_back_gets_everything_and_only_what_is_left_is_sent_again() {
-    let plan = plan(|config| config.messages = 1_000);
-    let target = Scripted::new(|number, batch: &Batch| {
-        let outcome = match number {
-            1..=5 => Err(SendError::new(true, "not there")),
-            6 => {
-                // Every other message is accepted.
-                let left = (0..batch.parts.len()).step_by(2).collect();
-                Err(SendError { transient: true, message: "half of it".to_owned(), left: Some(left) })
-            }
-            _ => Ok(()),
-        };
-        (Duration::from_millis(5), outcome)
-    });
-    let watch = Watch::default();
-    let config = Drive { sends_in_flight: std::num::NonZeroUsize::MIN, ..Drive::default() };
-    let ended = drive(&plan, &target, &config, &CancellationToken::new(), &watch).await;
-    assert_eq!((ended, watch.accepted(), watch.retries()), (Ended::Complete, 1_000, 6));
-    assert_eq!(target.accepted.load(Ordering::SeqCst), 950, "50 were accepted with the answer that failed");
-    assert_eq!((watch.latency().len(), watch.trouble()), (1_000, None));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_target_that_stays_away_is_given_up_and_what_it_accepted_is_known() {
-    let plan = plan(|config| config.messages = 1_000);
-    let target = Scripted::new(|number, _: &Batch| {
-        (Duration::ZERO, if number <= 3 { Ok(()) } else { Err(SendError::new(true, "gone")) })
-    });
-    let (watch, start) = (Watch::default(), tokio::time::Instant::now());
-    let ended = drive(&plan, &target, &Drive::default(), &CancellationToken::new(), &watch).await;
-    assert_eq!((ended, watch.accepted()), (Ended::GaveUp("gone".to_owned()), 300));
-    assert!(
-        start.elapsed() <= Drive::default().give_up_after + Drive::default().drain_timeout,
-        "{:?}",
-        start.elapsed()
-    );
-    assert!(watch.retries() > 8);
-
-    let refusing = Scripted::new(|_, _: &Batch| (Duration::ZERO, Err(SendError::new(false, "never"))));
-    let watch = Watch::default();
-    let ended = drive(&plan, &refusing, &Drive::default(), &CancellationToken::new(), &watch).await;
-    assert_eq!((ended, watch.retries()), (Ended::GaveUp("never".to_owned()), 0));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_stopped_load_waits_for_what_is_in_flight_and_holds_no_more_than_it_may() {
-    let plan = plan(|_| ());
-    let stop = CancellationToken::new();
-    let target = Scripted::new(|number, _: &Batch| {
-        if number == 20 {
-            stop.cancel();
-        }
-        (Duration::from_millis(100), Ok(()))
-    });
-    let watch = Watch::default();
-    let ended = drive(&plan, &target, &Drive::default(), &stop, &watch).await;
-    assert_eq!(ended, Ended::Stopped);
-    assert_eq!(watch.accepted(), target.accepted.load(Ordering::SeqCst));
-    let sends = target.sends.load(Ordering::SeqCst);
-    assert_eq!(watch.accepted(), sends * 100, "all that was sent was answered");
-    assert!((20..=24).contains(&sends), "{sends}");
 }

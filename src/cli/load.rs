@@ -108,7 +108,7 @@ impl Load {
         let shape: Shape = self.plan.shape()?;
         let schedule = self.schedule(&shape)?;
         let for_s = self.for_s.map(|s| seconds("--for-s", s)).transpose()?;
-        let messages = for_s.zip(schedule).map(|(time, schedule)| schedule.within(time));
+        let messages = for_s.zip(schedule).map(|(time, schedule)| schedule.within(time) / shape.passes());
         let plan = Plan::new(self.plan.config(shape, messages))?;
         if let Some(path) = &self.expect {
             if path.as_os_str() == url {

@@ -23,8 +23,9 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-/// Bytes of one batch at most, unless one message alone is larger: half of what a worker takes in one request.
-const MAX_BATCH_BYTES: usize = 8 << 20;
+/// A batch of so many bytes takes no more messages. The last one may be oversized, and then it still fits in the 16 MiB
+/// that a worker takes in one request.
+const MAX_BATCH_BYTES: usize = 4 << 20;
 
 /// Longest latency that is kept apart: an hour.
 const MAX_MICROS: u64 = 3_600_000_000;
@@ -34,7 +35,7 @@ const MAX_MICROS: u64 = 3_600_000_000;
 pub struct Config {
     /// When each message is to be sent; `None` for as fast as the target acknowledges.
     pub schedule: Option<Schedule>,
-    /// Sends at once. 8 keeps a worker's lanes busy and memory under 8 × 8 MiB.
+    /// Sends at once. 8 keeps a worker's lanes busy, and memory under 8 × 13 MiB.
     pub sends_in_flight: NonZeroUsize,
     /// Messages of one send; `None` for what suits the target.
     pub batch_messages: Option<NonZeroUsize>,

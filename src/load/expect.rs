@@ -36,7 +36,7 @@ impl Totals {
 pub struct Expectation {
     prefix: String,
     counts: Vec<u32>,
-    /// A bit of each count: whether the post was in any event at all.
+    /// Whether the post is in any event at all.
     seen: Vec<bool>,
     members: u64,
     totals: Totals,

@@ -126,12 +126,6 @@ impl Plan {
         Expectation::of(self)
     }
 
-    /// The id of post number `post`.
-    #[must_use]
-    pub fn post_id(&self, post: u32) -> String {
-        format!("{}{post}", self.config.post_prefix)
-    }
-
     /// How many messages of a pass are of each kind.
     pub(super) fn totals_of_a_pass(&self) -> [u64; Kind::COUNT] {
         let mut totals = [0; Kind::COUNT];

@@ -17,7 +17,7 @@ impl Schedule {
     /// [`Schedule::RATES`].
     #[must_use]
     pub fn new(per_second: f64, ramp: Duration) -> Option<Self> {
-        Self::RATES.contains(&per_second).then(|| Self { per_second, ramp_s: ramp.as_secs_f64() })
+        Self::RATES.contains(&per_second).then_some(Self { per_second, ramp_s: ramp.as_secs_f64() })
     }
 
     /// When message number `n`, counted from 0, is to be sent. Never earlier than the one before.

@@ -11,7 +11,7 @@ pub(super) struct PlanArgs {
     /// exponent 1
     #[arg(long, env = "HOTCOUNT_LOAD_SHAPE", default_value = "viral", value_name = "SHAPE")]
     shape: String,
-    /// Messages, faults included
+    /// Messages, faults included; replay sends them twice
     #[arg(long, env = "HOTCOUNT_LOAD_MESSAGES", default_value_t = 100_000, value_name = "N")]
     messages: u64,
     /// Posts to choose from
