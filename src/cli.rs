@@ -2,6 +2,7 @@
 
 mod count;
 mod engine;
+mod load;
 pub(crate) mod log;
 mod output;
 mod quarantine;
@@ -52,6 +53,8 @@ pub(crate) enum Command {
     Verify(verify::Verify),
     /// Poison: what could never be counted, and why
     Quarantine(quarantine::Quarantine),
+    /// Sends events whose outcome is known from a seed: to a topic, a worker or a file
+    Load(Box<load::Load>),
     /// Makes the topic, the subscription and the dead letters, and prints what the database needs
     Setup(setup::Setup),
 }
@@ -64,6 +67,7 @@ impl Command {
             Self::Count(command) => command.run().await,
             Self::Verify(command) => command.run().await,
             Self::Quarantine(command) => command.run().await,
+            Self::Load(command) => command.run().await,
             Self::Setup(command) => command.run().await,
         }
     }

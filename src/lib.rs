@@ -30,6 +30,7 @@ pub mod event;
 #[cfg(feature = "http")]
 pub mod face;
 pub mod flush;
+pub mod load;
 pub mod membership;
 pub mod pipeline;
 pub mod progress;
