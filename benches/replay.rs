@@ -5,7 +5,7 @@
 //! and in memory already: neither the parse nor the duplicates cost it anything.
 //!
 //! `cargo bench --bench replay --no-default-features --features embedded -- [events=2000000] [rounds=3]
-//! [only=parse|sqlite|engine] [lanes=N] [batch=N] [linger_ms=N] [window=N] [threads=N] [dir=PATH] [url=QUERY]`
+//! [only=parse|sqlite|engine] [lanes=N] [batch=N] [linger_ms=N] [held=N] [window=N] [threads=N] [dir=PATH] [url=QUERY]`
 
 #![expect(clippy::expect_used, reason = "a benchmark ends at the first failure")]
 
@@ -67,7 +67,8 @@ impl Arguments {
                 "lanes" => arguments.engine.lanes = Some(number()),
                 "batch" => arguments.engine.batch_writes = Some(number()),
                 "linger_ms" => arguments.engine.linger = Duration::from_millis(number() as u64),
-                "window" => arguments.engine.window_likes = number(),
+                "held" => arguments.engine.max_held_deliveries = number(),
+                "window" => arguments.engine.window_likes = Some(number()),
                 "only" => arguments.only = Some(value.to_owned()),
                 "dir" => arguments.directory = Some(value.to_owned()),
                 "url" => arguments.query = format!("?{value}"),

@@ -43,8 +43,9 @@ pub(crate) struct EngineArgs {
     #[arg(long, env = "HOTCOUNT_MAX_HELD_MIB", default_value_t = 256, value_name = "MIB")]
     max_held_mib: usize,
     /// Likes whose commit was answered that are remembered, to settle their duplicates without the store
-    #[arg(long, env = "HOTCOUNT_WINDOW_LIKES", default_value_t = 100_000, value_name = "N")]
-    window_likes: usize,
+    /// [default: what suits the store]
+    #[arg(long, env = "HOTCOUNT_WINDOW_LIKES", value_name = "N")]
+    window_likes: Option<usize>,
     /// How long a batch is tried again before it is left to redelivery, in seconds [default: nine tenths of the
     /// source's lease, at most 3300]
     #[arg(long, env = "HOTCOUNT_RETRY_DEADLINE_S", value_name = "S")]

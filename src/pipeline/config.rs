@@ -20,8 +20,8 @@ pub struct Config {
     pub batch_writes: Option<usize>,
     /// How long a like may wait for company.
     pub linger: Duration,
-    /// Likes whose commit was answered that are remembered to save work.
-    pub window_likes: usize,
+    /// Likes whose commit was answered that are remembered to save work; `None` takes what suits the store.
+    pub window_likes: Option<usize>,
     /// Commits at once; `None` takes what suits the store.
     pub lanes: Option<usize>,
     /// Retries and shards.
@@ -41,7 +41,7 @@ impl Default for Config {
             max_held_bytes: 256 << 20,
             batch_writes: None,
             linger: aggregate.linger,
-            window_likes: aggregate.window_likes,
+            window_likes: None,
             lanes: None,
             flush: flush::Config::default(),
             drain_timeout: Duration::from_secs(25),
@@ -124,7 +124,7 @@ impl Config {
             max_writes: self.batch_writes.unwrap_or(limits.max_writes),
             max_bytes: limits.max_bytes,
             linger: self.linger,
-            window_likes: self.window_likes,
+            window_likes: self.window_likes.unwrap_or(limits.window_likes),
             seed: self.seed_of("hash", 0),
         }
     }
@@ -151,6 +151,7 @@ mod tests {
         max_writes: 500,
         max_bytes: 3 << 20,
         lanes: 2,
+        window_likes: 100_000,
         batch_key_lifetime: Some(Duration::from_secs(7 * 86_400)),
     };
 
