@@ -27,6 +27,7 @@ impl Rounds {
     }
 
     /// Whether there was none.
+    #[allow(dead_code, reason = "not every benchmark leaves parts out")]
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
