@@ -12,12 +12,16 @@
 use hotcount::batch::{Batch, BatchKey};
 use hotcount::event::Like;
 use hotcount::store::{self, Applied, Attempt, Depth, Listing, Options};
-use rusqlite::{Connection, params};
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+#[path = "support/sqlite.rs"]
+mod sqlite;
+#[path = "support/threads.rs"]
+mod threads;
 
 /// What the command line may set.
 struct Arguments {
@@ -121,51 +125,6 @@ fn batches(likes: &[Like], size: usize) -> Vec<Batch> {
         .collect()
 }
 
-fn sqlite(path: &Path, batches: &[Batch]) -> Duration {
-    let mut db = Connection::open(path.join("sqlite.db")).expect("opened");
-    db.pragma_update(None, "journal_mode", "wal").expect("set");
-    db.pragma_update(None, "synchronous", "full").expect("set");
-    // As many pages as the store keeps in memory; with the 2 MB that are the default, random keys thrash it.
-    db.pragma_update(None, "cache_size", -(128 << 10)).expect("set");
-    // Moving the log into the database every 1,000 pages, the default, would come after every second commit here.
-    db.pragma_update(None, "wal_autocheckpoint", 32_000).expect("set");
-    db.execute_batch(
-        "create table members (post text, user text, liked integer, ord integer, event text, primary key (post, user)) without rowid;
-         create table counts (post text primary key, count integer) without rowid;",
-    )
-    .expect("created");
-    let start = Instant::now();
-    for batch in batches {
-        let commit = db.transaction().expect("begun");
-        {
-            let mut insert = commit
-                .prepare_cached("insert into members values (?1, ?2, ?3, ?4, ?5) on conflict do nothing")
-                .expect("prepared");
-            let mut count = commit
-                .prepare_cached(
-                    "insert into counts values (?1, ?2) on conflict do update set count = count + excluded.count",
-                )
-                .expect("prepared");
-            for likes in batch.by_post() {
-                let mut delta = 0;
-                for like in likes {
-                    let row = params![like.post(), like.user(), like.liked(), like.order(), like.event_id()];
-                    delta += insert.execute(row).expect("inserted") as i64;
-                }
-                if delta > 0 {
-                    count.execute(params![likes[0].post(), delta]).expect("counted");
-                }
-            }
-        }
-        commit.commit().expect("committed");
-    }
-    let took = start.elapsed();
-    let members: i64 = db.query_row("select count(*) from members", [], |row| row.get(0)).expect("counted");
-    let counts: i64 = db.query_row("select sum(count) from counts", [], |row| row.get(0)).expect("counted");
-    assert_eq!(members, counts);
-    took
-}
-
 /// Applies the batches on `lanes` tasks, then proves one count from its members.
 async fn embedded(path: &Path, query: &str, lanes: usize, batches: Vec<Batch>) -> (Duration, Applied) {
     let url = format!("embedded:{}{query}", path.join("store").display());
@@ -192,7 +151,7 @@ async fn embedded(path: &Path, query: &str, lanes: usize, batches: Vec<Batch>) -
         done.expect("the lane ends");
     }
     let took = start.elapsed();
-    print_thread_times();
+    println!("    processor time: {}", threads::times().since(&threads::Times::default()));
     let deep = Instant::now();
     let tally = store.tally("post-0", Depth::ShardsAndMembers).await.expect("a tally");
     assert_eq!(tally.drift(), Some(0), "{tally:?}");
@@ -209,25 +168,6 @@ async fn embedded(path: &Path, query: &str, lanes: usize, batches: Vec<Batch>) -
     (took, total)
 }
 
-/// What each thread of this process has cost so far, where the system says so. On a machine that others use too, it says
-/// more than the time that passed.
-fn print_thread_times() {
-    // Fields 14 and 15 of `stat` are ticks of 10 ms in user and in system; the second is the name, in parentheses.
-    let time = |stat: &str| -> Option<(String, u64)> {
-        let (head, tail) = stat.rsplit_once(')')?;
-        let ticks: u64 = tail.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
-        Some((head.split_once('(')?.1.to_owned(), ticks * 10))
-    };
-    let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return };
-    let stats = threads.flatten().filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok());
-    let times: Vec<String> = stats
-        .filter_map(|stat| time(&stat))
-        .filter(|(_, ms)| *ms > 0)
-        .map(|(name, ms)| format!("{name} {ms} ms"))
-        .collect();
-    println!("    processor time: {}", times.join(", "));
-}
-
 fn main() {
     let arguments = Arguments::parse();
     let likes = likes(&arguments);
@@ -237,7 +177,7 @@ fn main() {
     let mut bare = None;
     if arguments.wants("sqlite") {
         let directory = arguments.directory();
-        let took = sqlite(directory.path(), &batches(&likes, 500));
+        let took = sqlite::fill(directory.path(), &batches(&likes, 500));
         bare = Some(rate(took));
         println!("SQLite, 500 a commit: {took:.2?}, {:.0} memberships/s", rate(took));
     }

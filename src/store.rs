@@ -193,8 +193,8 @@ pub struct Limits {
     pub max_bytes: usize,
     /// How many commits at once serve the store best.
     pub lanes: usize,
-    /// How many recent likes a worker remembers unless told otherwise, to settle their duplicates without this store. 0
-    /// where reading a membership costs about as little as remembering it.
+    /// How many likes whose commit was answered are worth remembering, so that their duplicates never reach the store; 0
+    /// where asking the store costs less than remembering.
     pub window_likes: usize,
     /// How long a batch key is kept; retries must end before.
     pub batch_key_lifetime: Option<Duration>,

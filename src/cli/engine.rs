@@ -42,8 +42,8 @@ pub(crate) struct EngineArgs {
     /// Mebibytes held at most, payloads, tokens and bookkeeping included
     #[arg(long, env = "HOTCOUNT_MAX_HELD_MIB", default_value_t = 256, value_name = "MIB")]
     max_held_mib: usize,
-    /// Likes whose commit was answered that are remembered, to settle their duplicates without the store; about 200
-    /// bytes each [default: what suits the store]
+    /// Likes whose commit was answered that are remembered, to settle their duplicates without the store
+    /// [default: what suits the store]
     #[arg(long, env = "HOTCOUNT_WINDOW_LIKES", value_name = "N")]
     window_likes: Option<usize>,
     /// How long a batch is tried again before it is left to redelivery, in seconds [default: nine tenths of the

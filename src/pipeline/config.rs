@@ -151,7 +151,7 @@ mod tests {
         max_writes: 500,
         max_bytes: 3 << 20,
         lanes: 2,
-        window_likes: 0,
+        window_likes: 100_000,
         batch_key_lifetime: Some(Duration::from_secs(7 * 86_400)),
     };
 

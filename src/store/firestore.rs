@@ -45,6 +45,9 @@ const MAX_WRITES: usize = 500;
 /// Bytes of one commit. The emulator refuses 4 MiB and the service 10 MiB, where changed index entries count too.
 const MAX_COMMIT_BYTES: usize = 3 << 20;
 
+/// Likes remembered, about 20 MB of them: a duplicate that reaches the service costs two reads and a refused commit.
+const WINDOW_LIKES: usize = 100_000;
+
 /// Commits at once. On the emulator two are a third faster than one, and four are slower than two.
 const LANES: usize = 2;
 

@@ -106,6 +106,6 @@ impl Store for Memory {
     }
 
     fn limits(&self) -> Limits {
-        Limits { max_writes: 5_000, max_bytes: 16 << 20, lanes: 2, window_likes: 0, batch_key_lifetime: None }
+        Limits { max_writes: 5_000, max_bytes: 16 << 20, lanes: 2, window_likes: 100_000, batch_key_lifetime: None }
     }
 }
