@@ -134,7 +134,7 @@ pub(crate) async fn cancel_on_signal(shutdown: &CancellationToken) -> Infallible
             tracing::warn!("a second signal: stopping at once");
             std::process::exit(3);
         }
-        tracing::info!("draining: pulling has stopped");
+        tracing::info!("stopping: finishing what is under way");
         shutdown.cancel();
     }
 }

@@ -51,9 +51,6 @@ const WINDOW_LIKES: usize = 100_000;
 /// Commits at once. On the emulator two are a third faster than one, and four are slower than two.
 const LANES: usize = 2;
 
-/// Likes remembered to save reads: about 20 MB, and two seconds of 50,000 likes a second. Most duplicates come soon.
-const WINDOW_LIKES: usize = 100_000;
-
 /// The store, on one database and for one consumer.
 pub struct Firestore {
     address: Address,
