@@ -19,7 +19,7 @@ use crate::event::Like;
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
 use foldhash::fast::FixedState;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -105,7 +105,7 @@ impl<R> Default for Slot<R> {
 pub struct Aggregator<R> {
     config: Config,
     map: DashMap<ByMember, Slot<R>, FixedState>,
-    /// Invariant: a like is here exactly once from just after it enters the map until just before it leaves it. Adders
+    /// Invariant: a like is here exactly once from soon after it enters the map until just before it leaves it. Adders
     /// push after they insert and the sealer pops before it removes, so neither holds both locks: a twin may fold into
     /// a like that the sealer has popped, and the sealer takes that receipt with it when it removes the like.
     line: Mutex<VecDeque<(Like, Instant)>>,
@@ -125,29 +125,15 @@ impl<R> Aggregator<R> {
         }
     }
 
-    /// Adds a like that arrived `now`.
+    /// Adds one like that arrived `now`.
     pub fn add(&self, like: Like, receipt: R, now: Instant) -> Added<R> {
-        let key = ByMember(like.clone());
-        if let Some(known) = self.window.knows(&key) {
-            return Added::Known(known, receipt);
-        }
-        match self.map.entry(key) {
-            Entry::Vacant(entry) => {
-                drop(entry.insert(Slot { own: Some(receipt), folded: ThinVec::new() }));
-                self.line().push_back((like, now));
-                Added::Buffered
-            }
-            Entry::Occupied(mut entry) => {
-                if like.membership().cmp_newness(&entry.key().0.membership()).is_gt() {
-                    let Slot { own, mut folded } = std::mem::take(entry.get_mut());
-                    folded.extend(own);
-                    entry.replace_entry(Slot { own: Some(receipt), folded });
-                } else {
-                    entry.get_mut().folded.push(receipt);
-                }
-                Added::Folded
-            }
-        }
+        self.adder(now).add(like, receipt)
+    }
+
+    /// Adds likes that arrived together, `now`. They join the line at once, when the adder is dropped, so that adders do
+    /// not queue for its lock like by like.
+    pub fn adder(&self, now: Instant) -> Adder<'_, R> {
+        Adder { aggregator: self, arrived: Vec::new(), now }
     }
 
     /// How many likes wait.
@@ -202,52 +188,107 @@ impl<R> Aggregator<R> {
     fn take_line(&self) -> Option<(Vec<Like>, Instant)> {
         let mut line = self.line();
         let oldest = line.front()?.1;
-        let (count, order) = self.front_in_order(&line);
-        let mut taken: Vec<Option<Like>> = line.drain(..count).map(|(like, _)| Some(like)).collect();
+        let count = self.fitting(&line);
+        let taken: Vec<Like> = line.drain(..count).map(|(like, _)| like).collect();
         drop(line);
-        Some((order.into_iter().filter_map(|place| taken[place].take()).collect(), oldest))
+        Some((in_order(taken), oldest))
     }
 
-    /// How many likes at the front of `line` fit in one commit, and their places sorted by (post, user).
-    ///
-    /// Sorting compares a number instead of two texts almost always: the rank of the post among the few of the batch,
-    /// then the first 16 bytes of the user.
-    fn front_in_order(&self, line: &VecDeque<(Like, Instant)>) -> (usize, Vec<usize>) {
-        let mut posts: HashMap<&str, usize, FixedState> = HashMap::default();
-        let mut last: Option<(&str, usize)> = None;
-        let mut items: Vec<(usize, u128)> = Vec::with_capacity(line.len().min(self.config.max_writes));
-        let mut bytes = DOCUMENT_BYTES;
+    /// How many likes at the front of `line` fit in one commit.
+    fn fitting(&self, line: &VecDeque<(Like, Instant)>) -> usize {
+        let mut posts: HashSet<&str, FixedState> = HashSet::default();
+        let mut last = None;
+        let (mut count, mut bytes) = (0, DOCUMENT_BYTES);
         for (like, _) in line {
-            let (post, user) = like.member();
+            let post = like.post();
             // The likes of a hot post mostly follow each other.
-            let known = last.filter(|(p, _)| *p == post).map(|(_, n)| n).or_else(|| posts.get(post).copied());
-            let documents = 1 + usize::from(known.is_none());
-            let writes = items.len() + posts.len() + documents + 1;
+            let known = last == Some(post) || posts.contains(post);
+            let documents = 1 + usize::from(!known);
             bytes += like.text_bytes() + documents * DOCUMENT_BYTES;
-            if !items.is_empty() && (writes > self.config.max_writes || bytes > self.config.max_bytes) {
+            if count > 0
+                && (count + posts.len() + documents + 1 > self.config.max_writes || bytes > self.config.max_bytes)
+            {
                 break;
             }
-            let number = known.unwrap_or(posts.len());
-            if known.is_none() {
-                posts.insert(post, number);
+            if !known {
+                posts.insert(post);
             }
-            last = Some((post, number));
-            items.push((number, prefix(user)));
+            last = Some(post);
+            count += 1;
         }
-        let mut sorted_posts: Vec<(&str, usize)> = posts.into_iter().collect();
-        sorted_posts.sort_unstable();
-        let mut rank = vec![0_usize; sorted_posts.len()];
-        for (place, (_, number)) in sorted_posts.iter().enumerate() {
-            rank[*number] = place;
-        }
-        let mut order: Vec<usize> = (0..items.len()).collect();
-        let user = |place: usize| line[place].0.user();
-        order.sort_unstable_by(|&a, &b| {
-            let ((post_a, prefix_a), (post_b, prefix_b)) = (items[a], items[b]);
-            (rank[post_a], prefix_a).cmp(&(rank[post_b], prefix_b)).then_with(|| user(a).cmp(user(b)))
-        });
-        (items.len(), order)
+        count
     }
+}
+
+/// Adds likes that arrived together.
+pub struct Adder<'a, R> {
+    aggregator: &'a Aggregator<R>,
+    /// In the map and not yet in the line.
+    arrived: Vec<Like>,
+    now: Instant,
+}
+
+impl<R> Adder<'_, R> {
+    /// Adds one like.
+    pub fn add(&mut self, like: Like, receipt: R) -> Added<R> {
+        let key = ByMember(like.clone());
+        if let Some(known) = self.aggregator.window.knows(&key) {
+            return Added::Known(known, receipt);
+        }
+        match self.aggregator.map.entry(key) {
+            Entry::Vacant(entry) => {
+                drop(entry.insert(Slot { own: Some(receipt), folded: ThinVec::new() }));
+                self.arrived.push(like);
+                Added::Buffered
+            }
+            Entry::Occupied(mut entry) => {
+                if like.membership().cmp_newness(&entry.key().0.membership()).is_gt() {
+                    let Slot { own, mut folded } = std::mem::take(entry.get_mut());
+                    folded.extend(own);
+                    entry.replace_entry(Slot { own: Some(receipt), folded });
+                } else {
+                    entry.get_mut().folded.push(receipt);
+                }
+                Added::Folded
+            }
+        }
+    }
+}
+
+impl<R> Drop for Adder<'_, R> {
+    fn drop(&mut self) {
+        if !self.arrived.is_empty() {
+            self.aggregator.line().extend(self.arrived.drain(..).map(|like| (like, self.now)));
+        }
+    }
+}
+
+/// Sorted by (post, user). A number is compared instead of two texts almost always: the rank of the post among the few of
+/// the batch, then the first 16 bytes of the user.
+fn in_order(likes: Vec<Like>) -> Vec<Like> {
+    let mut numbers: HashMap<&str, usize, FixedState> = HashMap::default();
+    let mut last: Option<(&str, usize)> = None;
+    let mut keys: Vec<(usize, u128, usize)> = Vec::with_capacity(likes.len());
+    for (place, like) in likes.iter().enumerate() {
+        let (post, user) = like.member();
+        let number = match last {
+            Some((last_post, number)) if last_post == post => number,
+            _ => {
+                let next = numbers.len();
+                *numbers.entry(post).or_insert(next)
+            }
+        };
+        last = Some((post, number));
+        keys.push((number, prefix(user), place));
+    }
+    let mut posts: Vec<(&str, usize)> = numbers.into_iter().collect();
+    posts.sort_unstable();
+    let mut rank = vec![0; posts.len()];
+    posts.iter().enumerate().for_each(|(place, (_, number))| rank[*number] = place);
+    keys.iter_mut().for_each(|key| key.0 = rank[key.0]);
+    keys.sort_unstable_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)).then_with(|| likes[a.2].user().cmp(likes[b.2].user())));
+    let mut likes: Vec<Option<Like>> = likes.into_iter().map(Some).collect();
+    keys.into_iter().filter_map(|(_, _, place)| likes[place].take()).collect()
 }
 
 impl Config {

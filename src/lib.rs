@@ -18,6 +18,7 @@
 //! | [`store`] | the port where counts are kept, and its adapters |
 //! | [`flush`], [`quarantine`] | a batch on its way to being durable; where poison is kept |
 //! | [`pipeline`] | the engine: tasks and the order of shutdown |
+//! | [`load`] | streams of likes whose outcome is known from a seed |
 //! | [`reader`] | derived counts, and the drift between shards and members |
 //!
 //! [`pipeline::run`] runs a worker on any source and store; `examples/reader.rs` reads counts.

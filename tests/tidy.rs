@@ -29,6 +29,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("store/remote", &["face", "store"]),
     ("face", &["store"]),
     ("reader", &["store"]),
+    ("load", &["backoff", "event", "source/pubsub"]),
     ("progress", &["store", "telemetry"]),
     ("receipt", &["ack", "aggregate", "event", "source", "store", "telemetry"]),
     ("flush", &["ack", "aggregate", "backoff", "batch", "event", "progress", "receipt", "shard", "store", "telemetry"]),

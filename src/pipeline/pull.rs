@@ -104,7 +104,7 @@ impl Puller {
     fn take(&self, deliveries: Vec<Delivery>) -> Taken {
         self.progress.receive(deliveries.len());
         let (mut duplicates, mut stale, mut taken) = (0, 0, Taken::default());
-        let arrived = now();
+        let mut adder = self.work.aggregator.adder(now());
         for delivery in deliveries {
             let decoded = decode(&delivery.payload, self.order, delivery.seen_at());
             let receipt = Receipt::new(delivery, &self.held);
@@ -116,7 +116,7 @@ impl Puller {
                     continue;
                 }
             };
-            match self.work.aggregator.add(like, receipt, arrived) {
+            match adder.add(like, receipt) {
                 Added::Buffered | Added::Folded => {}
                 Added::Known(known, receipt) => {
                     match known {
@@ -127,6 +127,7 @@ impl Puller {
                 }
             }
         }
+        drop(adder);
         self.progress.known(duplicates, stale);
         self.held.show();
         if !self.work.aggregator.is_empty() {
