@@ -293,6 +293,7 @@ impl Lane {
         tracing::warn!(deliveries, "a batch could not be committed in time and is left to redelivery");
         drop(piece);
         self.shared.progress.leave(deliveries);
+        self.shared.progress.give_up();
     }
 
     /// Returns at the batch's own deadline, or at the drain's where that comes first.

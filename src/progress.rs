@@ -145,10 +145,19 @@ impl Progress {
         Metric::Batches.add_labelled("replayed", if applied.replayed { "true" } else { "false" }, 1);
         self.commits.fetch_add(1, Ordering::AcqRel);
         self.unauthenticated_in_a_row.store(0, Ordering::Release);
+        self.works();
+    }
+
+    fn works(&self) {
         if self.failures_in_a_row.swap(0, Ordering::AcqRel) >= FAILING_AFTER {
             Metric::Paused.set(0);
             self.works_again.notify_waiters();
         }
+    }
+
+    /// What failed was given up, so nothing may be left that tries the store: pulling goes on until it fails again.
+    pub(crate) fn give_up(&self) {
+        self.works();
     }
 
     /// An attempt failed. Answers whether from now on the store fails as a whole.

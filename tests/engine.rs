@@ -319,7 +319,7 @@ async fn a_batch_is_given_up_at_the_lease_and_its_deliveries_come_back() {
     let memory = Arc::new(Memory::default());
     let start = tokio::time::Instant::now();
     let store = Faulty::new(memory.clone(), move |_, _| {
-        if start.elapsed() < Duration::from_secs(100) { Fault::before(ErrorClass::DidNotCommit) } else { no_fault() }
+        if start.elapsed() < Duration::from_secs(700) { Fault::before(ErrorClass::DidNotCommit) } else { no_fault() }
     });
     source.publish(event(1, "p", "u", true, 1)).expect("room");
     let mut config = config();
