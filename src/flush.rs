@@ -154,6 +154,16 @@ impl Lane {
                     let (alone, others): (Vec<_>, Vec<_>) = parts.into_iter().partition(|p| p.state.lone_refusals > 0);
                     pieces.splice(0..0, alone);
                     pieces.extend(others.into_iter().rev());
+                    let failures = pieces.last().map_or(0, |next| next.state.failures);
+                    if failures > 0 {
+                        let wait = self.shared.config.backoff.wait(failures, &mut self.rng);
+                        // At the deadline the next turn drops what is left.
+                        tokio::select! {
+                            biased;
+                            () = self.expire(deadline) => {}
+                            () = tokio::time::sleep(wait) => {}
+                        }
+                    }
                 }
             }
         }

@@ -72,6 +72,7 @@ pub async fn run(
     config.check(&store.limits(), source.max_lease())?;
     let mut engine = Engine::start(Arc::clone(&source), store, config, Arc::clone(&progress));
     let ended = engine.until_the_pullers_end(&shutdown).await;
+    progress.set_pulling(false);
     let drained = match ended {
         Ok(()) => engine.drain(shutdown.is_cancelled()).await,
         Err(error) => Err(error),

@@ -70,7 +70,8 @@ impl Progress {
         self.unconfirmed.load(Ordering::Relaxed)
     }
 
-    /// Batches that were answered by the store.
+    /// Commits that wrote a like. Neither a batch that changed nothing nor one whose key was found shows that the store
+    /// takes writes now.
     #[must_use]
     pub fn commits(&self) -> u64 {
         self.commits.load(Ordering::Acquire)
@@ -143,7 +144,9 @@ impl Progress {
         Metric::Stale.add_labelled("layer", "membership", applied.stale);
         Metric::Folded.add(folded as u64);
         Metric::Batches.add_labelled("replayed", if applied.replayed { "true" } else { "false" }, 1);
-        self.commits.fetch_add(1, Ordering::AcqRel);
+        if applied.applied > 0 && !applied.replayed {
+            self.commits.fetch_add(1, Ordering::AcqRel);
+        }
         self.unauthenticated_in_a_row.store(0, Ordering::Release);
         self.works();
     }
