@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Long enough for a debug build on a busy machine; only a hang reaches it.
-const DEADLINE: Duration = Duration::from_secs(120);
+const DEADLINE: Duration = Duration::from_secs(240);
 
 /// The command with nothing of the caller's settings.
 pub fn hotcount(arguments: &[&str]) -> Command {
