@@ -41,8 +41,6 @@ pub struct Config {
     /// How long a batch is kept and tried again, from the arrival of its oldest like. 55 minutes: a little less than
     /// the 60 for which Google's client extends a lease.
     pub retry_deadline: Duration,
-    /// A commit slower than this makes the lane pick another shard. 2 s: ten times a usual commit on the service.
-    pub slow_commit: Duration,
 }
 
 impl Default for Config {
@@ -51,7 +49,6 @@ impl Default for Config {
             shards: NonZeroU16::MIN.saturating_add(63),
             backoff: Backoff::default(),
             retry_deadline: Duration::from_secs(55 * 60),
-            slow_commit: Duration::from_secs(2),
         }
     }
 }
@@ -125,11 +122,11 @@ impl Lane {
                 answer = self.shared.store.apply(piece.sealed.batch(), attempt) => answer,
             };
             let took = now().saturating_duration_since(started);
-            if took > self.shared.config.slow_commit {
-                self.shard.pick_again(&mut self.rng);
-            }
             let next = match answer {
                 Ok(applied) => {
+                    if applied.applied > 0 {
+                        self.shard.committed(piece.sealed.likes(), took, &mut self.rng);
+                    }
                     self.settle(piece, &applied, took).await;
                     Next::Done
                 }
