@@ -19,6 +19,7 @@
 //! | [`flush`], [`quarantine`] | a batch on its way to being durable; where poison is kept |
 //! | [`pipeline`] | the engine: tasks and the order of shutdown |
 //! | [`load`] | streams of likes whose outcome is known from a seed |
+//! | [`model`] | Firestore's contention under a clock that can be paused, and what hotcount is compared with |
 //! | [`reader`] | derived counts, and the drift between shards and members |
 //!
 //! [`pipeline::run`] runs a worker on any source and store; `examples/reader.rs` reads counts.
@@ -33,6 +34,7 @@ pub mod face;
 pub mod flush;
 pub mod load;
 pub mod membership;
+pub mod model;
 pub mod pipeline;
 pub mod progress;
 pub mod quarantine;

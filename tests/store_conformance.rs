@@ -19,8 +19,12 @@ mod store_conformance {
 #[path = "support/mod.rs"]
 mod support;
 
+use hotcount::model::{Assumptions, Contended, Contention, ShardChoice};
+use hotcount::store::memory::Memory;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
 use store_conformance::support::Fixture;
 
 /// Makes a fresh fixture, or `None` with a printed reason where the adapter cannot run here.
@@ -91,6 +95,14 @@ async fn memory() -> Option<Fixture> {
     Some(Fixture::new("memory:").await)
 }
 
+/// Memory behind the model's locks, quick enough that a suite ends.
+async fn contended() -> Option<Fixture> {
+    let (commit, document) = (Duration::from_micros(100), Duration::from_nanos(100));
+    let contention = Contention::new(Assumptions { commit, document, read: commit, ..Assumptions::default() }, 1);
+    let store = Contended::new(Arc::new(Memory::default()), contention, ShardChoice::OfTheLane, 1);
+    Some(Fixture::new("memory:").await.seen_through(Arc::new(store)))
+}
+
 #[cfg(feature = "embedded")]
 async fn embedded() -> Option<Fixture> {
     Some(Fixture::in_directory(|path| format!("embedded:{path}")).await)
@@ -106,7 +118,7 @@ async fn embedded_in_tables() -> Option<Fixture> {
 #[cfg(feature = "http")]
 async fn remote() -> Option<Fixture> {
     let fixture = Fixture::new("memory:").await;
-    let store = std::sync::Arc::new(store_conformance::fronted::Fronted::new(fixture.store.clone()).await);
+    let store = Arc::new(store_conformance::fronted::Fronted::new(fixture.store.clone()).await);
     Some(fixture.seen_through(store))
 }
 
@@ -126,6 +138,7 @@ async fn firestore_by_cell() -> Option<Fixture> {
 }
 
 conformance!(memory);
+conformance!(contended);
 #[cfg(feature = "firestore")]
 conformance!(firestore);
 #[cfg(feature = "firestore")]

@@ -30,6 +30,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("face", &["store"]),
     ("reader", &["store"]),
     ("load", &["backoff", "event", "source/pubsub"]),
+    ("model", &["backoff", "batch", "event", "store"]),
     ("progress", &["store", "telemetry"]),
     ("receipt", &["ack", "aggregate", "event", "source", "store", "telemetry"]),
     ("flush", &["ack", "aggregate", "backoff", "batch", "event", "progress", "receipt", "shard", "store", "telemetry"]),

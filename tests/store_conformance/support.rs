@@ -33,7 +33,6 @@ impl Fixture {
     }
 
     /// The same fixture, its store used through `store`.
-    #[cfg(feature = "http")]
     pub(crate) fn seen_through(self, store: Arc<dyn Store>) -> Self {
         Self { store, ..self }
     }
