@@ -2,7 +2,10 @@
 //!
 //! Acknowledging comes last. A receipt that is dropped on any way out of here means redelivery, never loss.
 
+mod keys;
 mod piece;
+
+pub use keys::{BatchKeys, LaneKeys};
 
 use crate::ack::{Confirmation, Settlement};
 use crate::aggregate::{Aggregator, Receipts, Sealed};
@@ -15,8 +18,8 @@ use crate::shard::LaneShard;
 use crate::store::{Applied, ErrorClass, Store, StoreError};
 use crate::telemetry::Metric;
 use piece::{Piece, State};
+use rand::SeedableRng;
 use rand::rngs::SmallRng;
-use rand::{RngExt, SeedableRng};
 use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -77,6 +80,7 @@ pub struct Shared {
 pub struct Lane {
     shared: Arc<Shared>,
     rng: SmallRng,
+    keys: LaneKeys,
     shard: LaneShard,
 }
 
@@ -88,17 +92,17 @@ enum Next {
 }
 
 impl Lane {
-    /// A lane with its own seeded randomness: shard choice, jitter and batch keys.
+    /// A lane with its own seeded randomness for shard choice and jitter, and with its batch keys.
     #[must_use]
-    pub fn new(shared: Arc<Shared>, seed: u64) -> Self {
+    pub fn new(shared: Arc<Shared>, seed: u64, keys: LaneKeys) -> Self {
         let mut rng = SmallRng::seed_from_u64(seed);
         let shard = LaneShard::new(shared.config.shards, &mut rng);
-        Self { shared, rng, shard }
+        Self { shared, rng, keys, shard }
     }
 
     /// A key for a batch of this lane.
     pub fn new_key(&mut self) -> BatchKey {
-        BatchKey::from_random(self.rng.random())
+        self.keys.next()
     }
 
     /// Flushes one batch: returns when each of its receipts is settled, or dropped at a deadline.

@@ -57,8 +57,8 @@ pub struct Report {
 
 /// Runs a worker until the source ends or `shutdown` is cancelled, and drains it.
 ///
-/// It reads no clock but the runtime's, and no randomness but what grows from `config.seed`, so that a test can hold
-/// both in its hand.
+/// It reads no clock but the runtime's. With [`BatchKeys::Seeded`](flush::BatchKeys) it uses no randomness but what grows
+/// from its settings, so that a test can hold both in its hand.
 ///
 /// # Errors
 /// When the settings conflict, or the store or the source cannot work. Nothing is acknowledged that is not durable.
@@ -166,7 +166,7 @@ impl Engine {
             confirmer: JoinSet::new(),
         };
         for number in 0..config.lanes.unwrap_or(limits.lanes) {
-            let lane = Lane::new(Arc::clone(&shared), config.seed_of("lane", number));
+            let lane = Lane::new(Arc::clone(&shared), config.seed_of("lane", number), config.keys_of(number));
             engine.lanes.spawn(run_lane(lane, Arc::clone(&engine.work)));
         }
         for number in 0..source.streams() {

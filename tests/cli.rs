@@ -74,6 +74,24 @@ fn the_example_of_the_readme_counts_108_likes_on_the_viral_post_and_12_on_the_qu
 }
 
 #[test]
+fn replays_with_the_same_seed_into_one_store_count_every_file() {
+    let directory = TempDir::new().unwrap();
+    let store = format!("embedded:{}", directory.path().join("data").display());
+    let posts = ["p0", "p1", "p2"];
+    for post in posts {
+        let file = directory.path().join(post);
+        let text: String = (0..100).map(|user| event(1, "added", post, user) + "\n").collect();
+        std::fs::write(&file, text).unwrap();
+        let output = run(&["replay", &file.display().to_string(), "--store", &store, "--seed", "5", "--lanes", "1"]);
+        assert!(output.status.success(), "{}", stderr(&output));
+    }
+    let output = run(&["verify", "--deep", "--json", "--store", &store]);
+    let rows: Vec<Value> = stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let counts: Vec<_> = rows[..posts.len()].iter().map(|row| (row["post"].as_str(), row["count"].as_i64())).collect();
+    assert_eq!(counts, posts.map(|post| (Some(post), Some(100))));
+}
+
+#[test]
 fn standard_input_is_a_file_too() {
     let (_directory, file, store) = events();
     let mut command = process::hotcount(&["replay", "-", "--store", &store, "--json"]);

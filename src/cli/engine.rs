@@ -53,7 +53,7 @@ pub(crate) struct EngineArgs {
     /// How long a shutdown may take to flush and settle, in seconds
     #[arg(long, env = "HOTCOUNT_DRAIN_DEADLINE_S", default_value_t = 25, value_name = "S")]
     drain_deadline_s: u64,
-    /// Seeds every random choice; without it each run has its own
+    /// Seeds shard choice and jitter; batch keys are random whatever it is [default: random]
     #[arg(long, env = "HOTCOUNT_SEED", value_name = "N")]
     seed: Option<u64>,
 }

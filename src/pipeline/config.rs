@@ -2,7 +2,7 @@
 
 use crate::aggregate;
 use crate::event::OrderPolicy;
-use crate::flush;
+use crate::flush::{self, BatchKeys, LaneKeys};
 use crate::store::Limits;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::time::Duration;
@@ -28,8 +28,10 @@ pub struct Config {
     pub flush: flush::Config,
     /// How long a shutdown may take to flush and settle. 25 s: orchestrators kill after 30.
     pub drain_timeout: Duration,
-    /// Grows into every choice the engine makes at random.
+    /// Grows into shard choice and jitter. Workers may share it: batch keys do not grow from it.
     pub seed: u64,
+    /// Where batch keys come from. Random, unless a simulation wants to replay.
+    pub batch_keys: BatchKeys,
 }
 
 impl Default for Config {
@@ -46,6 +48,7 @@ impl Default for Config {
             flush: flush::Config::default(),
             drain_timeout: Duration::from_secs(25),
             seed: 0,
+            batch_keys: BatchKeys::default(),
         }
     }
 }
@@ -136,11 +139,23 @@ impl Config {
 
     /// A seed of its own for every part that chooses at random.
     pub(super) fn seed_of(&self, part: &str, number: usize) -> u64 {
-        let mut hasher = foldhash::quality::FixedState::with_seed(self.seed).build_hasher();
-        part.hash(&mut hasher);
-        number.hash(&mut hasher);
-        hasher.finish()
+        grown(self.seed, part, number)
     }
+
+    /// The batch keys of a lane: no two lanes share one.
+    pub(super) fn keys_of(&self, lane: usize) -> LaneKeys {
+        match self.batch_keys {
+            BatchKeys::Random => LaneKeys::Random,
+            BatchKeys::Seeded(seed) => LaneKeys::seeded(grown(seed, "keys", lane)),
+        }
+    }
+}
+
+fn grown(seed: u64, part: &str, number: usize) -> u64 {
+    let mut hasher = foldhash::quality::FixedState::with_seed(seed).build_hasher();
+    part.hash(&mut hasher);
+    number.hash(&mut hasher);
+    hasher.finish()
 }
 
 #[cfg(test)]

@@ -7,6 +7,8 @@ mod failures;
 mod faults;
 
 use faults::{Fault, Faulty};
+use hotcount::batch::BatchKey;
+use hotcount::flush::BatchKeys;
 use hotcount::pipeline::{self, Config, EngineError, Report};
 use hotcount::progress::Progress;
 use hotcount::reader;
@@ -15,8 +17,8 @@ use hotcount::store::memory::Memory;
 use hotcount::store::{Counts, Depth, ErrorClass, Listing, Store};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -192,6 +194,42 @@ async fn a_shutdown_with_a_store_that_hangs_ends_at_its_deadline_and_says_what_i
     assert_eq!((source.totals().counted, source.totals().waiting), (0, 5), "they come back");
 }
 
+/// Two workers after each other on one store, each with likes of its own: the batch keys that the store saw.
+async fn two_workers(config: Config) -> (Arc<Memory>, Vec<BatchKey>) {
+    let (memory, keys) = (Arc::new(Memory::default()), Arc::new(Mutex::new(Vec::new())));
+    for post in ["p", "q"] {
+        let (source, seen) = (Messages::default(), Arc::clone(&keys));
+        let store = Faulty::new(memory.clone(), move |batch, _| {
+            seen.lock().unwrap().push(batch.key());
+            no_fault()
+        });
+        for n in 0..40 {
+            source.publish(event(n, post, &format!("u{n}"), true, 1)).expect("room");
+        }
+        Worker::start(&source, store, config.clone()).finish().await;
+    }
+    let keys = std::mem::take(&mut *keys.lock().unwrap());
+    (memory, keys)
+}
+
+#[tokio::test(start_paused = true)]
+async fn workers_with_the_same_seed_share_no_batch_key_and_lose_no_like() {
+    let (memory, keys) = two_workers(Config { seed: 5, ..config() }).await;
+    assert_eq!((count(&*memory, "p").await, count(&*memory, "q").await), ((40, Some(40)), (40, Some(40))));
+    let different: BTreeSet<_> = keys.iter().map(|key| *key.as_bytes()).collect();
+    assert!(keys.len() >= 8 && different.len() == keys.len(), "{keys:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn batch_keys_that_are_seeded_replay_and_lanes_share_none() {
+    let seeded = |keys| Config { batch_keys: BatchKeys::Seeded(keys), ..config() };
+    let (_, one) = two_workers(seeded(5)).await;
+    let (first, again) = one.split_at(one.len() / 2);
+    assert_eq!(first, again, "one seed, so the second worker draws what the first one drew");
+    assert_eq!(first.iter().map(|key| *key.as_bytes()).collect::<BTreeSet<_>>().len(), first.len(), "{first:?}");
+    assert_ne!(two_workers(seeded(6)).await.1, one);
+}
+
 /// One run with every kind of fault, by seed: the outcome is known from the events alone.
 async fn simulate(seed: u64) {
     let mut rng = SmallRng::seed_from_u64(seed);
@@ -226,12 +264,13 @@ async fn simulate(seed: u64) {
     };
     let store = Faulty::new(memory.clone(), script);
     // Two workers after each other: the first is stopped in the middle with a drain too short for some of its batches.
-    let hasty = Config { drain_timeout: Duration::from_millis(500), seed, ..config() };
+    let seeded = |seed| Config { seed, batch_keys: BatchKeys::Seeded(seed), ..config() };
+    let hasty = Config { drain_timeout: Duration::from_millis(500), ..seeded(seed) };
     let first = Worker::start(&source, store.clone(), hasty);
     until("some are settled", || source.totals().counted > 100).await;
     let report = first.stop().await;
     assert!(report.counted.left <= 50, "seed {seed}");
-    let report = Worker::start(&source, store, Config { seed: seed + 1, ..config() }).finish().await;
+    let report = Worker::start(&source, store, seeded(seed + 1)).finish().await;
     assert_eq!(report.counted.left, 0, "seed {seed}");
     let mut expected: BTreeMap<String, (i64, Option<u64>)> = BTreeMap::new();
     for ((post, _), (_, _, liked)) in &newest {
