@@ -15,7 +15,10 @@ fn main() -> ExitCode {
             return cli::Exit::CannotWork.into();
         }
     };
-    match runtime.block_on(cli.command.run()) {
+    let ended = runtime.block_on(cli.command.run());
+    // Not dropped: that would wait for a read of standard input, which may never end.
+    runtime.shutdown_background();
+    match ended {
         Ok(exit) => exit.into(),
         Err(error) => {
             eprintln!("error: {error:#}");

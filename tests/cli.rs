@@ -189,6 +189,27 @@ async fn a_worker_killed_between_answers_loses_none_of_them_and_sending_again_do
     assert_eq!((&counted["count"], &counted["drift"]), (&answered.into(), &0.into()), "{}", stderr(&output));
 }
 
+/// Whether the process has a handler for SIGINT.
+#[cfg(target_os = "linux")]
+fn handles_interrupts(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+    u64::from_str_radix(caught.trim(), 16).unwrap() & 0b10 != 0
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_interrupted_replay_ends_although_standard_input_stays_open() {
+    use std::process::{Command, Stdio};
+    let mut command = process::hotcount(&["replay", "-", "--store", "memory:", "--json"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let stdin = child.stdin.take();
+    process::until("it watches for signals", true, || handles_interrupts(child.id()));
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    process::until("the exit code", Some(0), || child.try_wait().unwrap().and_then(|status| status.code()));
+    drop(stdin);
+}
+
 #[test]
 fn setup_prints_a_script_for_what_the_emulators_have_no_api_for() {
     let output = run(&["setup", "--source", "pubsub://demo/likes", "--store", "firestore://demo", "--print"]);
