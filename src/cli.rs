@@ -1,6 +1,8 @@
 //! The command line: one file a subcommand. Every flag has an environment variable; there is no config file.
 
 mod count;
+#[cfg(feature = "embedded")]
+mod demo;
 mod engine;
 mod load;
 pub(crate) mod log;
@@ -55,6 +57,9 @@ pub(crate) enum Command {
     Quarantine(quarantine::Quarantine),
     /// Sends events whose outcome is known from a seed: to a topic, a worker or a file
     Load(Box<load::Load>),
+    /// Shows everything offline: a viral post, duplicates, a worker that is killed twice, and counts that are exact
+    #[cfg(feature = "embedded")]
+    Demo(demo::Demo),
     /// Makes the topic, the subscription and the dead letters, and prints what the database needs
     Setup(setup::Setup),
 }
@@ -68,6 +73,8 @@ impl Command {
             Self::Verify(command) => command.run().await,
             Self::Quarantine(command) => command.run().await,
             Self::Load(command) => command.run().await,
+            #[cfg(feature = "embedded")]
+            Self::Demo(command) => command.run().await,
             Self::Setup(command) => command.run().await,
         }
     }

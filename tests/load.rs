@@ -56,8 +56,14 @@ impl Naive {
             let decoded = decode(&bytes, policy, seen_at);
             assert_eq!(decoded.is_err(), message.kind.is_poison(), "{message:?}");
             match decoded {
-                Ok(like) => naive.count(&like),
-                Err(_) => naive.poison += 1,
+                Ok(like) => {
+                    assert_eq!(message.post.map(|post| format!("post-{post}")).as_deref(), Some(like.post()));
+                    naive.count(&like);
+                }
+                Err(_) => {
+                    assert_eq!(message.post, None);
+                    naive.poison += 1;
+                }
             }
             bytes.clear();
         }

@@ -16,6 +16,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use serde_json::json;
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -40,6 +41,9 @@ pub(crate) struct Run {
     /// Print the closing report as one JSON object
     #[arg(long)]
     json: bool,
+    /// Started by another hotcount: says where it listens on standard output, and drains when standard input ends
+    #[arg(long, hide = true)]
+    child: bool,
 }
 
 impl Run {
@@ -58,6 +62,9 @@ impl Run {
             routes = routes.merge(events);
         }
         tracing::info!("source {} · store {} · http://{address}", source.name(), self.store.store);
+        if self.child {
+            line(&json!({"http": format!("http://{address}")}).to_string())?;
+        }
         let config = self.engine.config(source.max_lease());
         let engine = pipeline::run(source, Arc::clone(&store), config, shutdown.clone(), Arc::clone(&progress));
         // The HTTP face lives as long as the engine, so that a drain can be watched.
@@ -68,6 +75,7 @@ impl Run {
                 anyhow::bail!("the HTTP face ended");
             }
             never = cancel_on_signal(&shutdown) => match never {},
+            failed = cancel_when_left(&shutdown), if self.child => match failed.context("--child needs a pipe as standard input")? {},
             never = upkeep(&metrics) => match never {},
         };
         store.close().await?;
@@ -94,6 +102,16 @@ async fn upkeep(metrics: &PrometheusHandle) -> Infallible {
         tick.tick().await;
         metrics.run_upkeep();
     }
+}
+
+/// Drains when standard input ends: whoever started this process is gone, whatever ended it.
+async fn cancel_when_left(shutdown: &CancellationToken) -> std::io::Result<Infallible> {
+    let stdin = std::io::stdin().as_fd().try_clone_to_owned()?;
+    let mut pipe = tokio::net::unix::pipe::Receiver::from_owned_fd(stdin)?;
+    tokio::io::copy(&mut pipe, &mut tokio::io::sink()).await?;
+    tracing::info!("whoever started this worker is gone: finishing what is under way");
+    shutdown.cancel();
+    std::future::pending().await
 }
 
 /// `/healthz`: the process answers. `/readyz`: it pulls and the store works. `/metrics`: for Prometheus.

@@ -44,6 +44,8 @@ pub struct Message {
     pub kind: Kind,
     /// Which message: what stands for the broker's id. A redelivery has the number of the message that it repeats.
     pub number: u64,
+    /// The number of the post that it is about; poison is about none.
+    pub post: Option<u32>,
 }
 
 /// The messages of a plan in the order of sending. Holds a few numbers, whatever the plan's size.
@@ -84,43 +86,41 @@ impl<'a> Generator<'a> {
         let kind = self.plan.kind(position, self.ordinal == 0);
         // Numbers of likes come first, then those of positions: no two different messages share one.
         let own_number = self.plan.likes() + position;
-        let number = match kind {
+        let (number, post) = match kind {
             Kind::First => {
                 let ordinal = self.ordinal;
                 self.ordinal += 1;
-                self.write_like(ordinal, out);
-                ordinal
+                (ordinal, Some(self.write_like(ordinal, out)))
             }
             Kind::Redelivered => {
                 let ordinal = self.earlier(position);
-                self.write_like(ordinal, out);
-                ordinal
+                (ordinal, Some(self.write_like(ordinal, out)))
             }
-            Kind::Retried => {
-                self.write_like(self.earlier(position), out);
-                own_number
-            }
+            Kind::Retried => (own_number, Some(self.write_like(self.earlier(position), out))),
             Kind::DoubleClicked => {
-                let like = self.plan.like_sent(self.earlier(position));
-                self.writer.double_click(&self.plan.like(like), position, out);
-                own_number
+                let like = self.plan.like(self.plan.like_sent(self.earlier(position)));
+                self.writer.double_click(&like, position, out);
+                (own_number, Some(like.post))
             }
             Kind::Poison => {
                 self.writer.poison(position, out);
-                own_number
+                (own_number, None)
             }
             Kind::Oversized => {
                 self.writer.oversized(position, out);
-                own_number
+                (own_number, None)
             }
         };
-        Some(Message { kind, number })
+        Some(Message { kind, number, post })
     }
 
+    /// Writes the like that is sent as number `ordinal`; its post.
     #[inline]
-    fn write_like(&self, ordinal: u64, out: &mut Vec<u8>) {
-        let like = self.plan.like_sent(ordinal);
-        self.writer.like(&self.plan.like(like), like, out);
+    fn write_like(&self, ordinal: u64, out: &mut Vec<u8>) -> u32 {
+        let number = self.plan.like_sent(ordinal);
+        let like = self.plan.like(number);
+        self.writer.like(&like, number, out);
+        like.post
     }
 
     /// The ordinal of a like that was sent before. Most repetitions follow soon: four of five are of the last hundred
