@@ -34,6 +34,8 @@ pub(crate) struct Cli {
 
 const AFTER_HELP: &str = "\
 Try it offline:
+  hotcount demo                 everything from one command, with duplicates, kills and the proof of the counts
+
   hotcount run &
   curl -d '{\"eventId\":\"e1\",\"type\":\"like.added\",\"postId\":\"p1\",\"userId\":\"u1\",\"occurredAt\":\"2026-01-01T00:00:00Z\"}' \\
        127.0.0.1:8080/v1/events
