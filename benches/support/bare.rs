@@ -23,7 +23,7 @@ use tokio::task::JoinSet;
 pub(crate) const BATCH: usize = 498;
 
 /// Commits at once; more are slower on the emulator.
-const IN_FLIGHT: usize = 2;
+pub(crate) const IN_FLIGHT: usize = 2;
 
 /// Pulls and acknowledges `messages` messages on `streams` streams. They have been published before.
 pub(crate) async fn pull(host: &str, subscription: &str, streams: usize, messages: usize) -> Duration {
