@@ -10,7 +10,6 @@
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a benchmark ends at the first failure")]
 
 #[path = "support/bare.rs"]
-#[allow(dead_code, reason = "this benchmark only commits")]
 mod bare;
 #[path = "contention/emulator.rs"]
 mod emulator;

@@ -1,4 +1,4 @@
-//! What the client libraries do alone: pull and acknowledge, and commit. No decoding, no folding, no batch key, no check.
+//! What the Firestore client does alone: it commits. No decoding, no folding, no batch key, no check.
 
 use super::events_of;
 use gcloud_sdk::google::firestore::v1::document_transform::FieldTransform;
@@ -8,15 +8,12 @@ use gcloud_sdk::google::firestore::v1::value::ValueType;
 use gcloud_sdk::google::firestore::v1::write::Operation;
 use gcloud_sdk::google::firestore::v1::{CommitRequest, Document, DocumentMask, Precondition, Value, Write};
 use gcloud_sdk::tonic::Code;
-use google_cloud_auth::credentials::anonymous;
-use google_cloud_pubsub::client::Subscriber;
 use hotcount::store::firestore::Address;
 use hotcount::store::firestore::rpc::{Grpc, Rpc};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 /// Memberships in one commit: what is left of 500 writes beside one increment and one key.
@@ -24,35 +21,6 @@ pub(crate) const BATCH: usize = 498;
 
 /// Commits at once; more are slower on the emulator.
 pub(crate) const IN_FLIGHT: usize = 2;
-
-/// Pulls and acknowledges `messages` messages on `streams` streams. They have been published before.
-pub(crate) async fn pull(host: &str, subscription: &str, streams: usize, messages: usize) -> Duration {
-    let client = Subscriber::builder()
-        .with_endpoint(format!("http://{host}"))
-        .with_credentials(anonymous::Builder::new().build())
-        .build()
-        .await
-        .expect("the emulator is there");
-    let (acked, all) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
-    let start = Instant::now();
-    let mut tasks = JoinSet::new();
-    for _ in 0..streams {
-        let mut stream = client.subscribe(subscription).set_max_outstanding_messages(1_000_u32).build();
-        let (acked, all) = (Arc::clone(&acked), Arc::clone(&all));
-        tasks.spawn(async move {
-            while let Some(received) = stream.next().await {
-                let (message, handler) = received.expect("the stream goes on");
-                std::hint::black_box(message);
-                handler.ack();
-                if acked.fetch_add(1, Ordering::Relaxed) + 1 == messages {
-                    all.notify_one();
-                }
-            }
-        });
-    }
-    all.notified().await;
-    start.elapsed()
-}
 
 /// Commits `likes` new memberships of one post, blindly. Each of the concurrent loops increments a shard of its own, as
 /// the engine's lanes do; on one shard a slow emulator ends commits with a lock timeout. Such a commit is sent again.
