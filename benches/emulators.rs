@@ -167,7 +167,7 @@ async fn rates(arguments: &Arguments, firestore_host: &str, pubsub_host: &str) {
         let topic = published(events).await;
         let pull = bare_pull::pull(pubsub_host, &topic.subscription_path, arguments.streams, events).await;
         let address = Address::parse(&database(firestore_host), "bare", None).expect("the URL is right");
-        let commit = bare::commit(&address, events).await;
+        let commit = bare::commit(&address, events, bare::Documents::Plain).await;
         let topic = published(events).await;
         last = database(firestore_host);
         let whole = engine(arguments, &topic, firestore(&last).await, events).await;

@@ -1,5 +1,7 @@
 //! The strategies on Google's Firestore emulator, and the bare commit loop beside them.
 
+use crate::Arguments;
+use crate::bare::{self, Documents};
 use crate::feed::Feed;
 use crate::meter::Metered;
 use crate::rounds::Rounds;
@@ -7,7 +9,6 @@ use crate::row::{Measured, Row, Strategy, rate};
 use crate::support::emulators::unique;
 use crate::transaction::Guarded;
 use crate::workers::{self, Workers};
-use crate::{Arguments, bare};
 use hotcount::load::{Config as Load, MAX_EVENTS, Shape};
 use hotcount::store::firestore::{Address, Firestore};
 use hotcount::store::{Counts, Depth, Listing, Store};
@@ -28,7 +29,7 @@ const WARM_UP: Duration = Duration::from_secs(2);
 pub(crate) async fn emulator(host: &str, arguments: &Arguments, rows: &mut Vec<Row>) {
     println!("\n## On the Firestore emulator, one hot post\n");
     let address = || Address::parse(&database(host), "bench", None).expect("the URL is right");
-    bare::commit(&address(), 30_000).await;
+    bare::commit(&address(), 30_000, Documents::AsTheEngine).await;
     let mut of_single = Vec::new();
     Row::header();
     for strategy in Strategy::ALL {
@@ -134,12 +135,13 @@ async fn check(address: &Address, rpc: &Arc<Metered>, applied: u64) {
     assert_eq!(tally.count, i64::try_from(applied).expect("that many"));
 }
 
-/// The engine with as many writers as the bare loop has commits in flight, turn by turn.
+/// The engine with as many writers as the bare loop has commits in flight, turn by turn. The loop writes the same
+/// documents.
 async fn beside_the_bare_loop(address: impl Fn() -> Address, arguments: &Arguments) {
-    let likes = 100 * bare::BATCH;
+    let likes = 300 * bare::BATCH;
     let (mut loops, mut engines) = (Rounds::default(), Vec::new());
     for _ in 0..arguments.rounds {
-        loops.add(bare::commit(&address(), likes).await);
+        loops.add(bare::commit(&address(), likes, Documents::AsTheEngine).await);
         let measured = engine(&address(), bare::IN_FLIGHT, SHARDS, arguments).await;
         engines.push(measured.counted as f64 / measured.seconds);
     }
