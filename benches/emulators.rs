@@ -21,6 +21,8 @@ use tokio_util::sync::CancellationToken;
 
 #[path = "support/bare.rs"]
 mod bare;
+#[path = "support/bare_pull.rs"]
+mod bare_pull;
 #[path = "support/rounds.rs"]
 mod rounds;
 #[path = "../tests/support/mod.rs"]
@@ -163,9 +165,9 @@ async fn rates(arguments: &Arguments, firestore_host: &str, pubsub_host: &str) {
             continue;
         }
         let topic = published(events).await;
-        let pull = bare::pull(pubsub_host, &topic.subscription_path, arguments.streams, events).await;
+        let pull = bare_pull::pull(pubsub_host, &topic.subscription_path, arguments.streams, events).await;
         let address = Address::parse(&database(firestore_host), "bare", None).expect("the URL is right");
-        let commit = bare::commit(&address, events).await;
+        let commit = bare::commit(&address, events, bare::Documents::Plain).await;
         let topic = published(events).await;
         last = database(firestore_host);
         let whole = engine(arguments, &topic, firestore(&last).await, events).await;

@@ -196,6 +196,13 @@ impl Latencies {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).saturating_record(micros);
     }
 
+    /// Adds what `other` has recorded so far.
+    pub fn absorb(&self, other: &Self) {
+        // Copied first, so that two that absorb each other never hold both locks.
+        let other = other.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) += other;
+    }
+
     /// The latency at `quantile`, from 0 to 1.
     #[must_use]
     pub fn quantile(&self, quantile: f64) -> Duration {
@@ -222,5 +229,9 @@ mod tests {
         latencies.record(Duration::from_secs(7_200));
         assert!(latencies.quantile(1.0) >= Duration::from_secs(3_590));
         assert_eq!(latencies.count(), 1_001);
+        let all = Latencies::default();
+        all.absorb(&latencies);
+        all.absorb(&latencies);
+        assert_eq!((all.count(), all.quantile(0.99)), (2_002, latencies.quantile(0.99)));
     }
 }

@@ -1,62 +1,42 @@
-//! What the client libraries do alone: pull and acknowledge, and commit. No decoding, no folding, no batch key, no check.
+//! What the Firestore client does alone: it commits. No decoding, no folding, no batch key, no check.
 
 use super::events_of;
 use gcloud_sdk::google::firestore::v1::document_transform::FieldTransform;
-use gcloud_sdk::google::firestore::v1::document_transform::field_transform::TransformType;
+use gcloud_sdk::google::firestore::v1::document_transform::field_transform::{ServerValue, TransformType};
 use gcloud_sdk::google::firestore::v1::precondition::ConditionType;
 use gcloud_sdk::google::firestore::v1::value::ValueType;
 use gcloud_sdk::google::firestore::v1::write::Operation;
 use gcloud_sdk::google::firestore::v1::{CommitRequest, Document, DocumentMask, Precondition, Value, Write};
+use gcloud_sdk::prost_types::Timestamp;
 use gcloud_sdk::tonic::Code;
-use google_cloud_auth::credentials::anonymous;
-use google_cloud_pubsub::client::Subscriber;
 use hotcount::store::firestore::Address;
 use hotcount::store::firestore::rpc::{Grpc, Rpc};
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 /// Memberships in one commit: what is left of 500 writes beside one increment and one key.
 pub(crate) const BATCH: usize = 498;
 
 /// Commits at once; more are slower on the emulator.
-const IN_FLIGHT: usize = 2;
+pub(crate) const IN_FLIGHT: usize = 2;
 
-/// Pulls and acknowledges `messages` messages on `streams` streams. They have been published before.
-pub(crate) async fn pull(host: &str, subscription: &str, streams: usize, messages: usize) -> Duration {
-    let client = Subscriber::builder()
-        .with_endpoint(format!("http://{host}"))
-        .with_credentials(anonymous::Builder::new().build())
-        .build()
-        .await
-        .expect("the emulator is there");
-    let (acked, all) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
-    let start = Instant::now();
-    let mut tasks = JoinSet::new();
-    for _ in 0..streams {
-        let mut stream = client.subscribe(subscription).set_max_outstanding_messages(1_000_u32).build();
-        let (acked, all) = (Arc::clone(&acked), Arc::clone(&all));
-        tasks.spawn(async move {
-            while let Some(received) = stream.next().await {
-                let (message, handler) = received.expect("the stream goes on");
-                std::hint::black_box(message);
-                handler.ack();
-                if acked.fetch_add(1, Ordering::Relaxed) + 1 == messages {
-                    all.notify_one();
-                }
-            }
-        });
-    }
-    all.notified().await;
-    start.elapsed()
+/// What is in the documents of the bare loop.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[allow(dead_code, reason = "a benchmark compares with one of them")]
+pub(crate) enum Documents {
+    /// What identifies a like: five fields, and an empty key.
+    Plain,
+    /// Every field that the engine writes: the cell, the server's time of the update, and the key's own numbers.
+    AsTheEngine,
 }
 
 /// Commits `likes` new memberships of one post, blindly. Each of the concurrent loops increments a shard of its own, as
 /// the engine's lanes do; on one shard a slow emulator ends commits with a lock timeout. Such a commit is sent again.
-pub(crate) async fn commit(address: &Address, likes: usize) -> Duration {
+pub(crate) async fn commit(address: &Address, likes: usize, documents: Documents) -> Duration {
     let client = Arc::new(Grpc::connect(address).await.expect("the emulator is there"));
     let next = Arc::new(AtomicUsize::new(0));
     let start = Instant::now();
@@ -69,7 +49,7 @@ pub(crate) async fn commit(address: &Address, likes: usize) -> Duration {
                 if from >= likes {
                     return;
                 }
-                let request = request(&address, shard, from..likes.min(from + BATCH));
+                let request = request(&address, shard, from..likes.min(from + BATCH), documents);
                 while let Err(status) = client.commit(request.clone()).await {
                     assert_eq!(status.code(), Code::Aborted, "{status}");
                 }
@@ -82,16 +62,25 @@ pub(crate) async fn commit(address: &Address, likes: usize) -> Duration {
     start.elapsed()
 }
 
-/// Memberships of five fields that must not exist, one increment, and a key that must not exist.
-fn request(address: &Address, shard: usize, numbers: std::ops::Range<usize>) -> CommitRequest {
+/// Memberships that must not exist, one increment, and a key that must not exist.
+fn request(address: &Address, shard: usize, numbers: Range<usize>, documents: Documents) -> CommitRequest {
+    let whole = documents == Documents::AsTheEngine;
     let root = address.root();
     let from = numbers.start;
     let delta = numbers.len() as i64;
     let mut writes: Vec<Write> = Vec::with_capacity(numbers.len() + 2);
-    writes.push(create(format!("{root}/bareBatches/{from:032x}"), HashMap::new()));
+    let mut key = HashMap::new();
+    if whole {
+        for field in ["applied", "duplicates", "stale", "posts"] {
+            key.insert(field.to_owned(), value(ValueType::IntegerValue(delta)));
+        }
+        let expires = Timestamp { seconds: 2_000_000_000, nanos: 0 };
+        key.insert("expireAt".to_owned(), value(ValueType::TimestampValue(expires)));
+    }
+    writes.push(create(format!("{root}/bareBatches/{from:032x}"), key, whole.then_some("processedAt")));
     for n in numbers {
         let (post, user, event) = events_of(n);
-        let fields = HashMap::from([
+        let mut fields = HashMap::from([
             ("post".to_owned(), value(ValueType::StringValue(post.to_owned()))),
             ("user".to_owned(), value(ValueType::StringValue(user))),
             ("liked".to_owned(), value(ValueType::BooleanValue(true))),
@@ -100,7 +89,11 @@ fn request(address: &Address, shard: usize, numbers: std::ops::Range<usize>) -> 
         ]);
         // An odd factor spreads the ids, as a hash would.
         let id = (n as u128 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835);
-        writes.push(create(format!("{root}/bareLikes/{id:032x}"), fields));
+        let id = format!("{id:032x}");
+        if whole {
+            fields.insert("cell".to_owned(), value(ValueType::StringValue(format!("{}:{post}", &id[..1]))));
+        }
+        writes.push(create(format!("{root}/bareLikes/{id}"), fields, whole.then_some("updatedAt")));
     }
     writes.push(Write {
         update_mask: Some(DocumentMask::default()),
@@ -114,10 +107,15 @@ fn request(address: &Address, shard: usize, numbers: std::ops::Range<usize>) -> 
     CommitRequest { database: address.database_path(), writes, ..Default::default() }
 }
 
-fn create(name: String, fields: HashMap<String, Value>) -> Write {
+/// A document that must not exist, with the server's time in a field of it where one is named.
+fn create(name: String, fields: HashMap<String, Value>, time: Option<&str>) -> Write {
+    let transform = time.map(|field| FieldTransform {
+        field_path: field.to_owned(),
+        transform_type: Some(TransformType::SetToServerValue(ServerValue::RequestTime as i32)),
+    });
     Write {
         update_mask: None,
-        update_transforms: Vec::new(),
+        update_transforms: transform.into_iter().collect(),
         current_document: Some(Precondition { condition_type: Some(ConditionType::Exists(false)) }),
         operation: Some(Operation::Update(document(name, fields))),
     }
