@@ -4,6 +4,7 @@
 use crate::feed::Feed;
 use crate::row::{Measured, Row, Strategy};
 use crate::workers::{self, Workers};
+use hotcount::flush::BatchKeys;
 use hotcount::load::{Config as Load, MAX_EVENTS, Shape};
 use hotcount::model::guarded::{self, Load as Guarded};
 use hotcount::model::{Assumptions, Contended, Contention, ShardChoice};
@@ -113,6 +114,8 @@ impl Case {
             let seed = self.seed.wrapping_mul(1_000_003).wrapping_add(number);
             let store = Contended::new(Arc::clone(&memory), Arc::clone(&contention), choice, seed);
             let mut config = workers::config(self.batch_writes, self.shards, seed);
+            // Every worker has a seed of its own, so no two share a key, and the run replays.
+            config.batch_keys = BatchKeys::Seeded(seed);
             config.linger = self.linger.unwrap_or(config.linger);
             (Arc::new(store) as Arc<dyn Store>, config)
         });
