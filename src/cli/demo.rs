@@ -2,6 +2,7 @@
 //! killed in the middle, and the proof that it counted exactly.
 
 mod evidence;
+mod guarded;
 mod place;
 mod proof;
 mod show;
@@ -43,6 +44,10 @@ started again; requests that broke off are sent again.
 
 The proof: the load knows from its seed what every post must count. The table compares that with the count from shards
 and with the count from members, as the store has them after the worker has ended.
+
+The last column is what one guarded document would have counted in the same time: a transaction for each message, which
+reads a marker and increments the post. It comes from a model of Firestore, not from a measurement; the lines below the
+table say what the model assumes.
 
 Results go to standard output, what happens meanwhile to standard error.
 

@@ -1,5 +1,6 @@
 //! Reads what the proof is made of: the load's own expectation, and the store once no worker has it open.
 
+use super::guarded;
 use super::proof::{Proof, Row};
 use super::worker::{Ends, Kill};
 use futures::{StreamExt, TryStreamExt, stream};
@@ -41,21 +42,25 @@ impl Evidence<'_> {
         store.close().await?;
         let sent = sent(self.plan);
         let seconds = self.plan.messages() as f64 / self.rate;
+        let load_lasts = Duration::from_secs_f64(seconds);
+        let guarded = |arrivals_per_s| guarded::handled(arrivals_per_s, load_lasts, self.plan.config().seed);
         let mut rows: Vec<_> = tallies
             .into_iter()
             .map(|(post, tally)| {
                 let sent = sent.get(&post).copied().unwrap_or_default();
-                Row {
+                let arrivals_per_s = sent as f64 / seconds;
+                anyhow::Ok(Row {
                     sent,
-                    arrivals_per_s: sent as f64 / seconds,
+                    arrivals_per_s,
+                    guarded: guarded(arrivals_per_s)?,
                     expected: expected.get(&post).copied().unwrap_or_default(),
                     counted: tally.count,
                     members: tally.members.unwrap_or_default(),
                     drift: tally.drift().unwrap_or_default(),
                     post,
-                }
+                })
             })
-            .collect();
+            .collect::<Result<_, _>>()?;
         rows.sort_by_key(|row| std::cmp::Reverse(row.sent));
         Ok(Proof {
             rows,

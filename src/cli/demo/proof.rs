@@ -2,6 +2,7 @@
 
 use super::worker::{Ends, Kill};
 use hotcount::load::Totals;
+use hotcount::model::Assumptions;
 use indicatif::HumanCount;
 use serde::Serialize;
 use serde_json::json;
@@ -27,6 +28,8 @@ pub(super) struct Row {
     /// How many members like it.
     pub(super) members: u64,
     pub(super) drift: i64,
+    /// Messages that one guarded document would have handled in the time of the load.
+    pub(super) guarded: u64,
 }
 
 impl Row {
@@ -35,14 +38,15 @@ impl Row {
     }
 
     fn text(&self) -> String {
-        let Self { post, sent, arrivals_per_s, expected, counted, members, drift } = self;
+        let Self { post, sent, arrivals_per_s, expected, counted, members, drift, guarded } = self;
         let counted = if *counted < 0 { counted.to_string() } else { human(counted.unsigned_abs()) };
         format!(
-            "{post:<14} {:>12} {:>8} {:>12} {counted:>12} {:>12} {drift:>6}{}",
+            "{post:<14} {:>12} {:>8} {:>12} {counted:>12} {:>12} {drift:>6} {:>9}{}",
             human(*sent),
             human(arrivals_per_s.round() as u64),
             human(*expected),
             human(*members),
+            human(*guarded),
             if self.differs() { "  differs" } else { "" }
         )
     }
@@ -107,6 +111,7 @@ impl Proof {
             counted: 0,
             members: 0,
             drift: 0,
+            guarded: 0,
         };
         for row in &self.rows {
             total.sent += row.sent;
@@ -115,15 +120,32 @@ impl Proof {
             total.counted += row.counted;
             total.members += row.members;
             total.drift += row.drift;
+            total.guarded += row.guarded;
         }
         total
+    }
+
+    /// What the last column says about the hottest post, and where it is from.
+    fn one_document(&self) -> Option<String> {
+        let hottest = self.rows.first().filter(|row| row.arrivals_per_s > 0.0 && row.guarded > 0)?;
+        let seconds = hottest.sent as f64 / hottest.arrivals_per_s;
+        let whole = hottest.sent as f64 / hottest.guarded as f64 * seconds;
+        Some(format!(
+            "\nguarded: what one document would have counted in those {seconds:.0} s, with a transaction a message that \
+             reads a marker and increments the post: {:.2} % of {}, which would be done after {:.1} h. That is a model of \
+             Firestore, which assumes:\n{}\n",
+            hottest.guarded as f64 / hottest.sent as f64 * 100.0,
+            hottest.post,
+            whole / 3_600.0,
+            Assumptions::default()
+        ))
     }
 
     /// For people.
     pub(super) fn text(&self) -> Vec<String> {
         let mut text = vec![format!(
-            "{:<14} {:>12} {:>8} {:>12} {:>12} {:>12} {:>6}",
-            "post", "sent", "per s", "expected", "counted", "members", "drift"
+            "{:<14} {:>12} {:>8} {:>12} {:>12} {:>12} {:>6} {:>9}",
+            "post", "sent", "per s", "expected", "counted", "members", "drift", "guarded"
         )];
         text.extend(self.shown().map(Row::text));
         text.push(self.total().text());
@@ -161,6 +183,7 @@ impl Proof {
             human(stale),
             human(poison)
         ));
+        text.extend(self.one_document());
         let findings = self.findings();
         text.push(if findings.is_empty() {
             "exact: every post counts what its events say, and every message is accounted for".to_owned()
@@ -202,6 +225,7 @@ mod tests {
             counted: i64::from(count),
             members: u64::from(count),
             drift: 0,
+            guarded: 2,
         }
     }
 
@@ -236,6 +260,7 @@ mod tests {
         assert_eq!((&summary["exact"], &summary["counted"]), (&true.into(), &(50 * 20 - 190).into()));
         let text = proof.text().join("\n");
         assert!(text.contains("exact: ") && !text.contains("differs"), "{text}");
+        assert!(text.contains("0.20 % of post-0, which would be done after 13.9 h"), "{text}");
         assert!(text.contains("killed after 7,000 messages (back in 0.50 s)"), "{text}");
     }
 
