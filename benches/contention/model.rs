@@ -37,6 +37,7 @@ pub(crate) struct Case {
 impl Case {
     /// One hot post, everything as the engine does it by default.
     pub(crate) fn hot_post(strategy: Strategy, writers: usize, shards: u16, seed: u64) -> Self {
+        let one_document = strategy == Strategy::Aggregated;
         Self {
             strategy,
             writers,
@@ -50,8 +51,9 @@ impl Case {
             linger: None,
             // A lane tries a few shards at first, and pairs part within a few commits more. On one document, waits grow
             // until they reach the lock deadline.
-            warm_up: Duration::from_secs(if strategy == Strategy::Aggregated { 60 } else { 2 }),
-            lasts: Duration::from_secs(if strategy == Strategy::Aggregated { 60 } else { 2 }),
+            warm_up: Duration::from_secs(if one_document { 60 } else { 2 }),
+            // Commits enough that the last one counts for little, however few the writers.
+            lasts: Duration::from_secs(if one_document { 60 } else { (40 / writers as u64).max(2) }),
             seed,
         }
     }

@@ -41,8 +41,8 @@ pub(crate) fn draw(path: &Path, title: &str, rows: &[&Row]) -> Result<(), Box<dy
     let root = SVGBackend::new(path, SIZE).into_drawing_area();
     root.fill(&WHITE)?;
     let root = root.titled(title, ("sans-serif", 20))?;
-    for (number, (panel, axis)) in root.split_evenly((1, 3)).iter().zip(&PANELS).enumerate() {
-        if axis.logarithmic { logarithmic(panel, axis, rows, number == 0)? } else { linear(panel, axis, rows)? }
+    for (panel, axis) in root.split_evenly((1, 3)).iter().zip(&PANELS) {
+        if axis.logarithmic { logarithmic(panel, axis, rows)? } else { linear(panel, axis, rows)? }
     }
     root.present()?;
     Ok(())
@@ -67,8 +67,7 @@ fn label(value: f64) -> String {
     }
 }
 
-/// The panel of the legend has the room that the curves leave at the lower right.
-fn logarithmic(panel: &Panel<'_>, axis: &Axis, rows: &[&Row], legend: bool) -> Result<(), Box<dyn Error>> {
+fn logarithmic(panel: &Panel<'_>, axis: &Axis, rows: &[&Row]) -> Result<(), Box<dyn Error>> {
     let (few, many) = writers(rows);
     let values = rows.iter().map(|row| (axis.value)(row).max(FLOOR));
     let (low, high) = (values.clone().fold(f64::MAX, f64::min), values.fold(0.0, f64::max));
@@ -88,26 +87,13 @@ fn logarithmic(panel: &Panel<'_>, axis: &Axis, rows: &[&Row], legend: bool) -> R
     for strategy in Strategy::ALL {
         let color = color(strategy);
         let points = points(rows, strategy, axis);
-        let series = chart.draw_series(LineSeries::new(points.clone(), color.stroke_width(2)))?;
-        if legend {
-            series
-                .label(strategy.name())
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], color.stroke_width(3)));
-        }
+        chart.draw_series(LineSeries::new(points.clone(), color.stroke_width(2)))?;
         chart.draw_series(points.into_iter().map(|point| Circle::new(point, 3, color.filled())))?;
-    }
-    if legend {
-        let (white, grey) = (WHITE.mix(0.85), BLACK.mix(0.2));
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::MiddleRight)
-            .background_style(white)
-            .border_style(grey)
-            .draw()?;
     }
     Ok(())
 }
 
+/// This panel is emptiest, so it has the legend.
 fn linear(panel: &Panel<'_>, axis: &Axis, rows: &[&Row]) -> Result<(), Box<dyn Error>> {
     let (few, many) = writers(rows);
     let mut chart = ChartBuilder::on(panel)
@@ -124,9 +110,18 @@ fn linear(panel: &Panel<'_>, axis: &Axis, rows: &[&Row]) -> Result<(), Box<dyn E
         .light_line_style(TRANSPARENT)
         .draw()?;
     for strategy in Strategy::ALL {
-        let points = points(rows, strategy, axis);
-        chart.draw_series(LineSeries::new(points.clone(), color(strategy).stroke_width(2)))?;
-        chart.draw_series(points.into_iter().map(|point| Circle::new(point, 3, color(strategy).filled())))?;
+        let (points, color) = (points(rows, strategy, axis), color(strategy));
+        chart
+            .draw_series(LineSeries::new(points.clone(), color.stroke_width(2)))?
+            .label(strategy.name())
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], color.stroke_width(3)));
+        chart.draw_series(points.into_iter().map(|point| Circle::new(point, 3, color.filled())))?;
     }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperLeft)
+        .background_style(WHITE.mix(0.85))
+        .border_style(BLACK.mix(0.2))
+        .draw()?;
     Ok(())
 }
