@@ -21,6 +21,7 @@
 //! | [`load`] | streams of likes whose outcome is known from a seed |
 //! | [`model`] | Firestore's contention under a clock that can be paused, and what hotcount is compared with |
 //! | [`reader`] | derived counts, and the drift between shards and members |
+//! | [`repair`] | correcting a drift while workers keep running |
 //!
 //! [`pipeline::run`] runs a worker on any source and store; `examples/reader.rs` reads counts.
 
@@ -40,6 +41,7 @@ pub mod progress;
 pub mod quarantine;
 pub mod reader;
 pub mod receipt;
+pub mod repair;
 pub mod shard;
 pub mod source;
 pub mod store;

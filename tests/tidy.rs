@@ -29,6 +29,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("store/remote", &["face", "store"]),
     ("face", &["store"]),
     ("reader", &["store"]),
+    ("repair", &["backoff", "store"]),
     ("load", &["backoff", "event", "source/pubsub"]),
     ("model", &["backoff", "batch", "event", "store"]),
     ("progress", &["store", "telemetry"]),

@@ -4,7 +4,8 @@ use super::{Contention, Name};
 use crate::batch::Batch;
 use crate::event::Like;
 use crate::store::{
-    Applied, Attempt, Counts, Depth, ErrorClass, Limits, Listing, Quarantined, Store, StoreError, Tally,
+    Applied, Attempt, Counts, Depth, ErrorClass, Examined, Limits, Listing, Quarantined, Repair, Repaired, Store,
+    StoreError, Tally,
 };
 use async_trait::async_trait;
 use foldhash::fast::FixedState;
@@ -80,6 +81,18 @@ impl<S: Store> Counts for Contended<S> {
 
     async fn quarantined(&self, after: Option<&str>, limit: usize) -> Result<Vec<Quarantined>, StoreError> {
         self.inner.quarantined(after, limit).await
+    }
+}
+
+#[async_trait]
+impl<S: Store> Repair for Contended<S> {
+    async fn examine(&self, post: &str) -> Result<Examined, StoreError> {
+        self.inner.examine(post).await
+    }
+
+    /// Rare, and on a document that no worker writes: it waits for nobody.
+    async fn repair(&self, post: &str, seen: &Examined) -> Result<Repaired, StoreError> {
+        self.inner.repair(post, seen).await
     }
 }
 

@@ -1,20 +1,21 @@
-//! A store that is written directly and read through the HTTP face, over a real socket.
+//! A store that is written directly, and read and repaired through the HTTP face, over a real socket.
 
 use async_trait::async_trait;
 use hotcount::batch::Batch;
 use hotcount::event::Like;
 use hotcount::face;
 use hotcount::store::{
-    self, Applied, Attempt, Counts, Depth, Limits, Listing, Options, Quarantined, Store, StoreError, Tally,
+    self, Applied, Attempt, Counts, Depth, Examined, Limits, Listing, Options, Quarantined, Repair, Repaired, Store,
+    StoreError, Tally,
 };
 use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-/// Writes to `store`, reads from a worker's face that serves it.
+/// Writes to `store`; reads and repairs through a worker's face that serves it.
 pub(crate) struct Fronted {
     store: Arc<dyn Store>,
-    counts: Arc<dyn Counts>,
+    counts: Arc<dyn Repair>,
     server: JoinHandle<()>,
 }
 
@@ -25,7 +26,7 @@ impl Fronted {
         let address = listener.local_addr().expect("an address");
         let routes = face::routes(store.clone());
         let server = tokio::spawn(async move { axum::serve(listener, routes).await.expect("serves") });
-        let counts = store::connect_counts(&format!("http://{address}"), &Options::default()).await;
+        let counts = store::connect_repair(&format!("http://{address}"), &Options::default()).await;
         Self { store, counts: counts.expect("a worker's address"), server }
     }
 }
@@ -48,6 +49,17 @@ impl Counts for Fronted {
 
     async fn quarantined(&self, after: Option<&str>, limit: usize) -> Result<Vec<Quarantined>, StoreError> {
         self.counts.quarantined(after, limit).await
+    }
+}
+
+#[async_trait]
+impl Repair for Fronted {
+    async fn examine(&self, post: &str) -> Result<Examined, StoreError> {
+        self.counts.examine(post).await
+    }
+
+    async fn repair(&self, post: &str, seen: &Examined) -> Result<Repaired, StoreError> {
+        self.counts.repair(post, seen).await
     }
 }
 

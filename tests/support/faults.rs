@@ -4,7 +4,8 @@ use async_trait::async_trait;
 use hotcount::batch::Batch;
 use hotcount::event::Like;
 use hotcount::store::{
-    Applied, Attempt, Counts, Depth, ErrorClass, Limits, Listing, Quarantined, Store, StoreError, Tally,
+    Applied, Attempt, Counts, Depth, ErrorClass, Examined, Limits, Listing, Quarantined, Repair, Repaired, Store,
+    StoreError, Tally,
 };
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -66,6 +67,16 @@ impl<S: Store> Counts for Faulty<S> {
     }
     async fn quarantined(&self, after: Option<&str>, limit: usize) -> Result<Vec<Quarantined>, StoreError> {
         self.inner.quarantined(after, limit).await
+    }
+}
+
+#[async_trait]
+impl<S: Store> Repair for Faulty<S> {
+    async fn examine(&self, post: &str) -> Result<Examined, StoreError> {
+        self.inner.examine(post).await
+    }
+    async fn repair(&self, post: &str, seen: &Examined) -> Result<Repaired, StoreError> {
+        self.inner.repair(post, seen).await
     }
 }
 
