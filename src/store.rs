@@ -260,6 +260,13 @@ pub trait Store: Repair {
     /// Keeps poison. The same id again replaces the entry.
     async fn quarantine(&self, poison: &[Quarantined]) -> Result<(), StoreError>;
 
+    /// One quarantined delivery of this consumer.
+    async fn find_quarantined(&self, id: &str) -> Result<Option<Quarantined>, StoreError>;
+
+    /// Deletes quarantined deliveries of this consumer, each wholly or not at all. An id that is not there is no error,
+    /// so after an unknown answer the same call is made again.
+    async fn discard(&self, ids: &[String]) -> Result<(), StoreError>;
+
     /// The newest like stored for one (post, user).
     async fn membership(&self, post: &str, user: &str) -> Result<Option<Like>, StoreError>;
 

@@ -83,6 +83,8 @@ macro_rules! conformance {
                     quarantine_pages,
                     quarantine_keeps_every_field,
                     quarantine_keeps_two_mebibytes,
+                    a_discarded_entry_is_gone_whole_and_the_others_stay,
+                    discarding_what_is_not_there_is_no_error,
                 }
                 repairing {
                     an_unknown_post_has_nothing_to_repair,

@@ -119,6 +119,14 @@ impl<S: Store> Store for Contended<S> {
         self.inner.quarantine(poison).await
     }
 
+    async fn find_quarantined(&self, id: &str) -> Result<Option<Quarantined>, StoreError> {
+        self.inner.find_quarantined(id).await
+    }
+
+    async fn discard(&self, ids: &[String]) -> Result<(), StoreError> {
+        self.inner.discard(ids).await
+    }
+
     async fn membership(&self, post: &str, user: &str) -> Result<Option<Like>, StoreError> {
         self.contention.read(1).await;
         self.inner.membership(post, user).await

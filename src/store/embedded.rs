@@ -297,6 +297,17 @@ impl Store for Embedded {
         self.ask(|reply| Job::Quarantine(rows, reply)).await
     }
 
+    async fn find_quarantined(&self, id: &str) -> Result<Option<Quarantined>, StoreError> {
+        let id = id.to_owned();
+        self.read(move |engine| read::find_quarantined(engine, &id)).await
+    }
+
+    async fn discard(&self, ids: &[String]) -> Result<(), StoreError> {
+        let consumer = self.with(|engine| engine.config.consumer.clone())?;
+        let keys = ids.iter().map(|id| poison::key(&consumer, id)).collect();
+        self.ask(|reply| Job::Discard(keys, reply)).await
+    }
+
     async fn membership(&self, post: &str, user: &str) -> Result<Option<Like>, StoreError> {
         let (post, user) = (post.to_owned(), user.to_owned());
         self.read(move |engine| read::stored_like(engine, &post, &user)).await

@@ -210,6 +210,14 @@ impl Store for Firestore {
         self.keep_poison(poison).await
     }
 
+    async fn find_quarantined(&self, id: &str) -> Result<Option<Quarantined>, StoreError> {
+        self.find_poison(id).await
+    }
+
+    async fn discard(&self, ids: &[String]) -> Result<(), StoreError> {
+        self.discard_poison(ids).await
+    }
+
     async fn membership(&self, post: &str, user: &str) -> Result<Option<Like>, StoreError> {
         let name = self.address.member(&member_id(post, user));
         let found = self.get(vec![name.clone()], None).await.map_err(failure)?;

@@ -139,6 +139,16 @@ impl Store for Memory {
         Ok(())
     }
 
+    async fn find_quarantined(&self, id: &str) -> Result<Option<Quarantined>, StoreError> {
+        Ok(self.state().quarantine.get(id).cloned())
+    }
+
+    async fn discard(&self, ids: &[String]) -> Result<(), StoreError> {
+        let mut state = self.state();
+        ids.iter().for_each(|id| drop(state.quarantine.remove(id)));
+        Ok(())
+    }
+
     async fn membership(&self, post: &str, user: &str) -> Result<Option<Like>, StoreError> {
         Ok(self.state().members.get(&(post.to_owned(), user.to_owned())).cloned())
     }

@@ -73,6 +73,14 @@ impl Store for Fronted {
         self.store.quarantine(poison).await
     }
 
+    async fn find_quarantined(&self, id: &str) -> Result<Option<Quarantined>, StoreError> {
+        self.store.find_quarantined(id).await
+    }
+
+    async fn discard(&self, ids: &[String]) -> Result<(), StoreError> {
+        self.store.discard(ids).await
+    }
+
     async fn membership(&self, post: &str, user: &str) -> Result<Option<Like>, StoreError> {
         self.store.membership(post, user).await
     }

@@ -13,6 +13,8 @@ pub(super) enum Job {
     Apply(Box<Prepared>, oneshot::Sender<Result<Applied, StoreError>>),
     /// Keeps rows of the quarantine.
     Quarantine(Vec<(Vec<u8>, Vec<u8>)>, oneshot::Sender<Result<(), StoreError>>),
+    /// Removes rows of the quarantine.
+    Discard(Vec<Vec<u8>>, oneshot::Sender<Result<(), StoreError>>),
     /// Corrects the count of a post.
     Repair(Correction, oneshot::Sender<Result<Repaired, StoreError>>),
 }
@@ -27,7 +29,7 @@ pub(super) struct Correction {
 /// What became of one job of a group.
 pub(super) enum Outcome {
     Applied(Applied),
-    Kept,
+    Quarantine,
     Repaired(Repaired),
 }
 
@@ -73,6 +75,7 @@ impl Job {
         match self {
             Job::Apply(batch, _) => batch.bytes(),
             Job::Quarantine(rows, _) => rows.iter().map(|(_, row)| row.len()).sum(),
+            Job::Discard(keys, _) => keys.iter().map(Vec::len).sum(),
             Job::Repair(correction, _) => correction.post.len(),
         }
     }
@@ -81,7 +84,7 @@ impl Job {
     pub(super) fn answer(self, outcome: Outcome) {
         match (self, outcome) {
             (Job::Apply(_, reply), Outcome::Applied(applied)) => drop(reply.send(Ok(applied))),
-            (Job::Quarantine(_, reply), Outcome::Kept) => drop(reply.send(Ok(()))),
+            (Job::Quarantine(_, reply) | Job::Discard(_, reply), Outcome::Quarantine) => drop(reply.send(Ok(()))),
             (Job::Repair(_, reply), Outcome::Repaired(repaired)) => drop(reply.send(Ok(repaired))),
             // `write` answers each job with its own kind.
             (job, _) => job.refuse("the store's writer mixed up its answers; this is a bug"),
@@ -94,7 +97,7 @@ impl Job {
         // Nobody waits when the caller has gone; its batch comes back under the same key or another.
         match self {
             Job::Apply(_, reply) => drop(reply.send(Err(error))),
-            Job::Quarantine(_, reply) => drop(reply.send(Err(error))),
+            Job::Quarantine(_, reply) | Job::Discard(_, reply) => drop(reply.send(Err(error))),
             Job::Repair(_, reply) => drop(reply.send(Err(error))),
         }
     }

@@ -232,3 +232,9 @@ pub(super) fn quarantined(
     })
     .collect()
 }
+
+/// See [`crate::store::Store::find_quarantined`].
+pub(super) fn find_quarantined(engine: &Engine, id: &str) -> Result<Option<Quarantined>, StorageError> {
+    let row = engine.quarantine.get(poison::key(&engine.config.consumer, id))?;
+    Ok(row.map(|row| poison::read(id.as_bytes(), &row)).transpose()?)
+}

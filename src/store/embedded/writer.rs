@@ -106,13 +106,19 @@ impl<'a> Writer<'a> {
                     Ok(Outcome::Applied(self.apply(&tables.active, tables.sealed.as_deref(), batch)?))
                 }
                 Job::Repair(correction, _) => Ok(Outcome::Repaired(self.repair(&tables.active, correction)?)),
+                Job::Discard(keys, _) => {
+                    let mut commit = engine.db.batch();
+                    keys.iter().for_each(|key| commit.remove(&engine.quarantine, key.as_slice()));
+                    commit.commit()?;
+                    Ok(Outcome::Quarantine)
+                }
                 Job::Quarantine(rows, _) => {
                     let mut commit = engine.db.batch();
                     for (key, row) in rows {
                         commit.insert(&engine.quarantine, key.as_slice(), row.as_slice());
                     }
                     commit.commit()?;
-                    Ok(Outcome::Kept)
+                    Ok(Outcome::Quarantine)
                 }
             })
             .collect()
