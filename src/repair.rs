@@ -4,20 +4,12 @@
 //! condition that it has not changed since. A refusal and a lost answer are treated alike: read again, and repair what
 //! is still lacking. One correction is never sent twice.
 
-use crate::backoff::Backoff;
+use crate::patience::Patience;
 use crate::store::{ErrorClass, Examined, Repair, Repaired, StoreError, Tally};
 use rand::Rng;
-use std::time::Duration;
 
 /// Rounds after which a post is left with what it lacks. Two operators who race need two or three.
 const MAX_ROUNDS: u32 = 10;
-
-/// Failures after which the store is given up, with no answer to a repair between them. With [`BACKOFF`] that is half a
-/// minute at most: somebody waits at a terminal.
-const MAX_FAILURES: u32 = 8;
-
-/// The wait between attempts.
-const BACKOFF: Backoff = Backoff { base: Duration::from_millis(100), cap: Duration::from_secs(10) };
 
 /// What became of one post.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,8 +29,8 @@ pub struct Outcome {
 /// # Errors
 /// When the store cannot be read or written. What was corrected before stays; calling this again goes on from there.
 pub async fn correct(store: &dyn Repair, post: &str, rng: &mut impl Rng) -> Result<Outcome, StoreError> {
-    let mut patience = Patience { failures: 0, rng };
-    let mut seen = patience.examine(store, post).await?;
+    let mut patience = Patience::new(rng);
+    let mut seen = examine(store, post, &mut patience).await?;
     let mut outcome = Outcome { found: seen.tally, now: seen.tally, ..Outcome::default() };
     for _ in 0..MAX_ROUNDS {
         let lacking = seen.tally.drift().unwrap_or_default().saturating_neg();
@@ -47,7 +39,7 @@ pub async fn correct(store: &dyn Repair, post: &str, rng: &mut impl Rng) -> Resu
         }
         let answer = match store.repair(post, &seen).await {
             Ok(repaired) => {
-                patience.failures = 0;
+                patience.worked();
                 Some(repaired)
             }
             Err(error) => {
@@ -55,7 +47,7 @@ pub async fn correct(store: &dyn Repair, post: &str, rng: &mut impl Rng) -> Resu
                 None
             }
         };
-        let again = patience.examine(store, post).await?;
+        let again = examine(store, post, &mut patience).await?;
         let unchanged = again.version == seen.version;
         match answer {
             Some(Repaired::Done) => outcome.corrected += lacking,
@@ -75,33 +67,15 @@ pub async fn correct(store: &dyn Repair, post: &str, rng: &mut impl Rng) -> Resu
     Ok(outcome)
 }
 
-/// How many failures are borne, and how long is waited between them.
-struct Patience<'a, R> {
-    failures: u32,
-    rng: &'a mut R,
-}
-
-impl<R: Rng> Patience<'_, R> {
-    async fn examine(&mut self, store: &dyn Repair, post: &str) -> Result<Examined, StoreError> {
-        loop {
-            match store.examine(post).await {
-                Ok(seen) => return Ok(seen),
-                Err(error) => self.wait(error).await?,
-            }
-        }
-    }
-
-    /// Waits before the next attempt, unless another one cannot help.
-    async fn wait(&mut self, error: StoreError) -> Result<(), StoreError> {
-        self.failures += 1;
-        match error.class {
-            ErrorClass::DidNotCommit | ErrorClass::Unknown | ErrorClass::Unauthenticated
-                if self.failures < MAX_FAILURES =>
-            {
-                tokio::time::sleep(BACKOFF.wait(self.failures, self.rng)).await;
-                Ok(())
-            }
-            _ => Err(error),
+async fn examine(
+    store: &dyn Repair,
+    post: &str,
+    patience: &mut Patience<'_, impl Rng>,
+) -> Result<Examined, StoreError> {
+    loop {
+        match store.examine(post).await {
+            Ok(seen) => return Ok(seen),
+            Err(error) => patience.wait(error).await?,
         }
     }
 }

@@ -121,6 +121,120 @@ async fn a_running_worker_is_repaired_over_http_while_it_counts() {
     assert_has(&lines(&counted)[0], json!({"count": 45, "members": 45, "drift": 0}));
 }
 
+/// A store that has counted one like and quarantined three deliveries: one that has only a version, rubbish, and one from
+/// the future.
+fn quarantined() -> (Place, [String; 3]) {
+    let place = Place::new();
+    let event = |user: u32, rest: Value| {
+        let mut event = json!({"eventId": "e", "type": "like.added", "postId": "p", "userId": user});
+        event.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        event.to_string()
+    };
+    let file = place._directory.path().join("events.jsonl");
+    let only_a_version = event(2, json!({"version": 7}));
+    let from_the_future = event(3, json!({"occurredAt": "2999-01-01T00:00:00Z", "version": 1}));
+    let fine = event(1, json!({"occurredAt": "2026-01-01T00:00:00Z"}));
+    std::fs::write(&file, [fine.as_str(), &only_a_version, "rubbish", &from_the_future].join("\n")).unwrap();
+    assert!(run(&["replay", file.to_str().unwrap(), "--store", &place.store]).status.success());
+    let listed = lines(&run(&["quarantine", "list", "--json", "--store", &place.store]));
+    let id_of = |reason: &str| {
+        let entry = listed.iter().find(|entry| entry["reason"].as_str().unwrap().starts_with(reason));
+        entry.unwrap_or_else(|| panic!("{reason} in {listed:?}"))["id"].as_str().unwrap().to_owned()
+    };
+    let ids = ["occurredAt: missing", "payload: ", "occurredAt: more than ten minutes"].map(id_of);
+    (place, ids)
+}
+
+fn quarantine(place: &Place, arguments: &[&str]) -> Output {
+    run(&[&["quarantine"], arguments, &["--store", &place.store, "--json"]].concat())
+}
+
+/// The ids that are quarantined.
+fn listed(place: &Place) -> Vec<String> {
+    lines(&quarantine(place, &["list"])).iter().map(|entry| entry["id"].as_str().unwrap().to_owned()).collect()
+}
+
+fn counted(place: &Place, post: &str) -> Value {
+    lines(&run(&["count", post, "--verify", "--json", "--store", &place.store])).remove(0)
+}
+
+#[test]
+fn a_replay_of_the_quarantine_counts_what_can_be_counted_now_and_keeps_the_rest() {
+    let (place, [only_a_version, rubbish, from_the_future]) = quarantined();
+    let before = listed(&place);
+
+    let dry = quarantine(&place, &["replay", "--all", "--dry-run", "--order", "version"]);
+    assert_eq!(dry.status.code(), Some(1), "{}", stderr(&dry));
+    assert_has(lines(&dry).last().unwrap(), json!({"would_count": 2, "counted": 0, "still_poison": 1}));
+    assert_eq!(listed(&place), before);
+    assert_has(&counted(&place, "p"), json!({"count": 1}));
+
+    let unasked = quarantine(&place, &["replay", "--all"]);
+    assert_eq!(unasked.status.code(), Some(2));
+    assert!(stderr(&unasked).contains("give --yes"), "{}", stderr(&unasked));
+
+    // Nothing has changed, so they are poison still, and stay with their reasons.
+    let unchanged = quarantine(&place, &["replay", "--all", "--yes"]);
+    assert_eq!(unchanged.status.code(), Some(1), "{}", stderr(&unchanged));
+    let rows = lines(&unchanged);
+    assert_has(rows.last().unwrap(), json!({"counted": 0, "still_poison": 3, "left": 0, "missing": 0}));
+    let row = rows.iter().find(|row| row["id"] == only_a_version.as_str()).unwrap();
+    assert_has(row, json!({"outcome": "still_poison", "reason": "occurredAt: missing, and it is the order"}));
+    assert_eq!(listed(&place), before);
+
+    let nowhere = "00".repeat(16);
+    let one = quarantine(&place, &["replay", &only_a_version, &nowhere, "--yes", "--order", "version"]);
+    assert_eq!(one.status.code(), Some(1), "{}", stderr(&one));
+    assert_has(lines(&one).last().unwrap(), json!({"counted": 1, "still_poison": 0, "missing": 1}));
+    assert_has(&counted(&place, "p"), json!({"count": 2, "members": 2, "drift": 0}));
+
+    let all = quarantine(&place, &["replay", "--all", "--yes", "--order", "version"]);
+    assert_eq!(all.status.code(), Some(1), "{}", stderr(&all));
+    assert_has(lines(&all).last().unwrap(), json!({"counted": 1, "still_poison": 1}));
+    assert_eq!(listed(&place), [rubbish]);
+    assert_has(&counted(&place, "p"), json!({"count": 3, "members": 3, "drift": 0}));
+    let again = quarantine(&place, &["replay", &from_the_future, "--yes"]);
+    assert_has(&lines(&again)[0], json!({"id": from_the_future, "outcome": "missing"}));
+}
+
+#[test]
+fn a_purge_deletes_what_it_is_told_to_and_nothing_else() {
+    let (place, [only_a_version, rubbish, from_the_future]) = quarantined();
+    let dry = quarantine(&place, &["purge", "--all", "--dry-run"]);
+    assert_eq!(dry.status.code(), Some(0), "{}", stderr(&dry));
+    assert_has(lines(&dry).last().unwrap(), json!({"would_delete": 3, "missing": 0}));
+    let unasked = quarantine(&place, &["purge", &rubbish]);
+    assert_eq!(unasked.status.code(), Some(2));
+    assert!(stderr(&unasked).contains("deletes quarantined deliveries for good"), "{}", stderr(&unasked));
+    assert_eq!(listed(&place).len(), 3);
+
+    let one = quarantine(&place, &["purge", &rubbish, "--yes"]);
+    assert_eq!(one.status.code(), Some(0), "{}", stderr(&one));
+    let mut left = vec![only_a_version, from_the_future];
+    left.sort();
+    assert_eq!(listed(&place), left);
+    let again = quarantine(&place, &["purge", &rubbish, "--yes"]);
+    assert_eq!(again.status.code(), Some(1));
+    assert_has(lines(&again).last().unwrap(), json!({"deleted": 0, "missing": 1}));
+    assert_eq!(quarantine(&place, &["purge", "--all", "--yes"]).status.code(), Some(0));
+    assert!(listed(&place).is_empty());
+    assert_has(&counted(&place, "p"), json!({"count": 1}));
+}
+
+#[test]
+fn a_quarantine_command_names_entries_and_a_store_that_it_may_change() {
+    for command in ["replay", "purge"] {
+        let nothing = run(&["quarantine", command, "--store", "memory:", "--yes"]);
+        assert_eq!(nothing.status.code(), Some(2));
+        assert!(stderr(&nothing).contains("<ID>"), "{}", stderr(&nothing));
+        let both = run(&["quarantine", command, "00", "--all", "--store", "memory:", "--yes"]);
+        assert_eq!(both.status.code(), Some(2));
+        let worker = run(&["quarantine", command, "--all", "--yes", "--store", "http://127.0.0.1:8080"]);
+        assert_eq!(worker.status.code(), Some(2));
+        assert!(stderr(&worker).contains("name its store in --store"), "{}", stderr(&worker));
+    }
+}
+
 #[test]
 fn flags_of_a_fix_are_refused_without_it() {
     for flag in ["--yes", "--dry-run"] {

@@ -54,6 +54,14 @@ impl Confirm {
 }
 
 impl Consent {
+    /// Whether to go on, for a command with one question.
+    pub(crate) fn allows(self, question: &str) -> io::Result<bool> {
+        Ok(match self {
+            Self::DryRun | Self::Given => true,
+            Self::Ask => ask(question, "[y/N]", &mut io::stdin().lock(), &mut io::stderr())? == Answer::Yes,
+        })
+    }
+
     /// Whether to go on with one of many, for a command that asks about each. "All" is remembered.
     pub(crate) fn allows_one(&mut self, question: &str) -> io::Result<bool> {
         if *self != Self::Ask {
@@ -105,6 +113,7 @@ mod tests {
     fn all_is_remembered_and_flags_are_never_asked() {
         let mut given = Consent::Given;
         assert!(given.allows_one("Really?").expect("nobody is asked"));
+        assert!(Consent::DryRun.allows("Really?").expect("nobody is asked"));
         let confirm = Confirm { dry_run: true, yes: false };
         assert_eq!(confirm.consent("deletes").expect("nothing is changed"), Consent::DryRun);
     }

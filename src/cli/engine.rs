@@ -74,7 +74,7 @@ impl EngineArgs {
             window_likes: self.window_likes,
             lanes: self.lanes,
             drain_timeout: Duration::from_secs(self.drain_deadline_s),
-            seed: self.seed.unwrap_or_else(random_seed),
+            seed: self.seed.unwrap_or_else(rand::random_seed),
             ..Config::default()
         };
         config.flush.shards = self.shards;
@@ -84,14 +84,17 @@ impl EngineArgs {
     }
 }
 
-pub(crate) use rand::random_seed;
+/// For commands whose only random choice is how long to wait between attempts.
+pub(crate) fn seeded() -> ::rand::rngs::SmallRng {
+    ::rand::SeedableRng::seed_from_u64(rand::random_seed())
+}
 
 /// One seed from the operating system.
 mod rand {
     use rand::TryRng;
     use rand::rngs::SysRng;
 
-    pub(crate) fn random_seed() -> u64 {
+    pub(super) fn random_seed() -> u64 {
         // Without a source of randomness the clock still tells two runs apart.
         SysRng.try_next_u64().unwrap_or_else(|_| {
             let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();

@@ -1,6 +1,7 @@
 //! `hotcount verify`: shards against members, for every post, and the repair of what differs.
 
 use super::confirm::{Confirm, Consent};
+use super::engine::seeded;
 use super::output::{Row, line};
 use super::{Exit, StoreArgs};
 use clap::Args;
@@ -9,7 +10,6 @@ use futures::stream::BoxStream;
 use hotcount::face::PostCount;
 use hotcount::store::{Listing, Repair, StoreError, Tally};
 use hotcount::{reader, repair};
-use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use serde::Serialize;
 use std::sync::Arc;
@@ -160,9 +160,4 @@ impl Fixed {
         }
         text + &format!(": count {}, drift {} now", now.count, now.drift.unwrap_or_default())
     }
-}
-
-/// Only the waits between attempts are random.
-fn seeded() -> SmallRng {
-    SmallRng::seed_from_u64(super::engine::random_seed())
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::batch::{Batch, BatchKey};
 use crate::event::Like;
+use crate::patience::MAX_FAILURES;
 use crate::store::memory::Memory;
 use crate::store::{Attempt, Counts, Depth, Listing, Quarantined, Store};
 use async_trait::async_trait;
