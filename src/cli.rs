@@ -2,6 +2,7 @@
 
 mod confirm;
 mod count;
+mod dead_letters;
 mod engine;
 mod load;
 pub(crate) mod log;
@@ -52,8 +53,10 @@ pub(crate) enum Command {
     Count(count::Count),
     /// Compares the count from shards with the count from members, for every post, and corrects what differs
     Verify(verify::Verify),
-    /// Poison: what could never be counted, and why
+    /// Poison: what could never be counted, and why; trying it again, or dropping it
     Quarantine(quarantine::Quarantine),
+    /// What the broker gave up on: looking at it, and sending it again
+    DeadLetters(dead_letters::DeadLetters),
     /// Sends events whose outcome is known from a seed: to a topic, a worker or a file
     Load(Box<load::Load>),
     /// Makes the topic, the subscription and the dead letters, and prints what the database needs
@@ -68,6 +71,7 @@ impl Command {
             Self::Count(command) => command.run().await,
             Self::Verify(command) => command.run().await,
             Self::Quarantine(command) => command.run().await,
+            Self::DeadLetters(command) => command.run().await,
             Self::Load(command) => command.run().await,
             Self::Setup(command) => command.run().await,
         }

@@ -197,8 +197,9 @@ impl TryFrom<QuarantineEntry> for Quarantined {
     }
 }
 
-/// RFC 3339 ends with the year 9999; a clock beyond it is shown as the beginning of 1970.
-fn rfc3339(at: SystemTime) -> String {
+/// A time as text. RFC 3339 ends with the year 9999; a clock beyond it is shown as the beginning of 1970.
+#[must_use]
+pub fn rfc3339(at: SystemTime) -> String {
     let nanos = match at.duration_since(SystemTime::UNIX_EPOCH) {
         Ok(since) => i128::try_from(since.as_nanos()).unwrap_or(i128::MAX),
         Err(before) => -i128::try_from(before.duration().as_nanos()).unwrap_or(i128::MAX),

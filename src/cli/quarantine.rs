@@ -4,7 +4,7 @@ mod purge;
 mod replay;
 mod selection;
 
-use super::output::line;
+use super::output::{beginning, line};
 use super::{Exit, StoreArgs};
 use clap::{Args, Subcommand};
 use hotcount::face::QuarantineEntry;
@@ -13,9 +13,6 @@ use std::sync::Arc;
 
 /// Entries read with one call; each may hold 10 MiB.
 const PAGE: usize = 20;
-
-/// Characters of a payload that a row shows.
-const SHOWN: usize = 80;
 
 #[derive(Debug, Args)]
 pub(crate) struct Quarantine {
@@ -77,8 +74,7 @@ impl List {
 
 /// An entry for people, in two lines.
 fn text(entry: &Quarantined) -> String {
-    let payload = String::from_utf8_lossy(&entry.data);
-    let shown: String = payload.chars().take(SHOWN).flat_map(char::escape_debug).collect();
+    let shown = beginning(&entry.data);
     let message = entry.message_id.as_deref().unwrap_or("-");
     format!(
         "{}  {}\n  {} · message {message} · {} bytes · {shown}",

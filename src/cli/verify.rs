@@ -15,10 +15,9 @@ use serde::Serialize;
 use std::sync::Arc;
 
 const AFTER_HELP: &str = "\
-Drift is the count from shards minus the count from members. It is 0 unless something else than hotcount has written
-documents. --fix adds what is lacking to the post's repair shard, on condition that nobody else has repaired the post since
-it was read: workers keep running, two operators cannot repair twice, and a repair whose answer was lost is read again.
-
+Drift is the count from shards minus the count from members. It is 0 unless something else than hotcount has written \
+documents. --fix adds what is lacking to the post's repair shard, on condition that nobody else has repaired the post since \
+it was read: workers keep running, two operators cannot repair twice, and a repair whose answer was lost is read again.\n\n\
 Exit codes: 0 no drift, or all of it corrected · 1 drift remains (found, declined, or --dry-run) · 2 cannot work.";
 
 #[derive(Debug, Args)]

@@ -11,9 +11,8 @@ use hotcount::readmit;
 use serde_json::json;
 
 const AFTER_HELP: &str = "\
-What is deleted is gone: nobody delivers it again, because it was acknowledged when it was quarantined. To keep a copy, list
-it first: hotcount quarantine list --json > poison.jsonl
-
+What is deleted is gone: nobody delivers it again, because it was acknowledged when it was quarantined. To keep a copy, list \
+it first: hotcount quarantine list --json > poison.jsonl\n\n\
 Exit codes: 0 deleted (or shown, with --dry-run) · 1 declined, or an id is not there · 2 cannot work.";
 
 #[derive(Debug, Args)]
