@@ -5,6 +5,8 @@
 #[path = "support/process.rs"]
 #[allow(dead_code, unreachable_pub, reason = "shared by several test binaries")]
 mod process;
+#[cfg(feature = "firestore")]
+mod support;
 
 use hotcount::batch::{Batch, BatchKey};
 use hotcount::event::Like;
@@ -119,6 +121,42 @@ async fn a_running_worker_is_repaired_over_http_while_it_counts() {
     assert!(stderr(&fixed).contains("1 with drift, 1 corrected, 0 left with drift"), "{}", stderr(&fixed));
     let counted = run(&["count", "a", "--verify", "--json", "--store", &worker.address]);
     assert_has(&lines(&counted)[0], json!({"count": 45, "members": 45, "drift": 0}));
+}
+
+#[cfg(feature = "firestore")]
+#[tokio::test(flavor = "multi_thread")]
+async fn firestore_is_repaired_and_its_poison_purged_beside_a_running_worker() {
+    use support::emulators::{firestore, unique};
+    let Some(host) = firestore() else { return };
+    let url = format!("firestore://{}?emulator={host}", unique("repair-cli"));
+    let worker = Worker::start(&["--store", &url]);
+    let post = async |body: String| {
+        let events = format!("{}/v1/events", worker.address);
+        reqwest::Client::new().post(events).body(body).send().await.unwrap().status().as_u16()
+    };
+    let like = |user: u32| {
+        let at = "2026-01-01T00:00:00Z";
+        json!({"eventId": "e", "type": "like.added", "postId": "p", "userId": user, "occurredAt": at}).to_string()
+    };
+    assert_eq!((post(like(1)).await, post(like(2)).await, post("rubbish".to_owned()).await), (204, 204, 400));
+    let store = store::connect(&url, &Options::default()).await.unwrap();
+    let mut wrong = store.examine("p").await.unwrap();
+    wrong.tally.count += 9;
+    store.repair("p", &wrong).await.unwrap();
+
+    let fixed = run(&["verify", "--fix", "--yes", "--deep", "--json", "--store", &url]);
+    assert_eq!(fixed.status.code(), Some(0), "{}", stderr(&fixed));
+    assert_has(&lines(&fixed)[0], json!({"post": "p", "count": -7, "drift": -9, "corrected": 9}));
+    assert_eq!(post(like(3)).await, 204);
+    let counted = run(&["count", "p", "--verify", "--json", "--store", &worker.address]);
+    assert_has(&lines(&counted)[0], json!({"count": 3, "members": 3, "drift": 0}));
+
+    let replayed = run(&["quarantine", "replay", "--all", "--yes", "--json", "--store", &url]);
+    assert_eq!(replayed.status.code(), Some(1), "{}", stderr(&replayed));
+    assert_has(lines(&replayed).last().unwrap(), json!({"counted": 0, "still_poison": 1}));
+    let purged = run(&["quarantine", "purge", "--all", "--yes", "--json", "--store", &url]);
+    assert_eq!(lines(&purged).last().unwrap(), &json!({"deleted": 1, "missing": 0}), "{}", stderr(&purged));
+    assert!(lines(&run(&["quarantine", "list", "--json", "--store", &worker.address])).is_empty());
 }
 
 /// A store that has counted one like and quarantined three deliveries: one that has only a version, rubbish, and one from
