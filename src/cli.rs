@@ -1,6 +1,8 @@
 //! The command line: one file a subcommand. Every flag has an environment variable; there is no config file.
 
+mod confirm;
 mod count;
+mod dead_letters;
 #[cfg(feature = "embedded")]
 mod demo;
 mod engine;
@@ -14,7 +16,7 @@ mod setup;
 mod verify;
 
 use clap::{Args, Parser, Subcommand};
-use hotcount::store::{self, Counts, Store};
+use hotcount::store::{self, Counts, Repair, Store};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -53,10 +55,12 @@ pub(crate) enum Command {
     Replay(replay::Replay),
     /// Prints the derived count of posts
     Count(count::Count),
-    /// Compares the count from shards with the count from members, for every post
+    /// Compares the count from shards with the count from members, for every post, and corrects what differs
     Verify(verify::Verify),
-    /// Poison: what could never be counted, and why
+    /// Poison: what could never be counted, and why; trying it again, or dropping it
     Quarantine(quarantine::Quarantine),
+    /// What the broker gave up on: looking at it, and sending it again
+    DeadLetters(dead_letters::DeadLetters),
     /// Sends events whose outcome is known from a seed: to a topic, a worker or a file
     Load(Box<load::Load>),
     /// Shows everything offline: a viral post, duplicates, a worker that is killed twice, and counts that are exact
@@ -74,6 +78,7 @@ impl Command {
             Self::Count(command) => command.run().await,
             Self::Verify(command) => command.run().await,
             Self::Quarantine(command) => command.run().await,
+            Self::DeadLetters(command) => command.run().await,
             Self::Load(command) => command.run().await,
             #[cfg(feature = "embedded")]
             Self::Demo(command) => command.run().await,
@@ -109,8 +114,8 @@ impl From<Exit> for ExitCode {
 /// Which store.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct StoreArgs {
-    /// The store: embedded:PATH, firestore://PROJECT[/DATABASE] or memory:. For reading also http://ADDR of a running
-    /// worker, because an embedded store belongs to one process
+    /// The store: embedded:PATH, firestore://PROJECT[/DATABASE] or memory:. For count, verify and quarantine list also
+    /// http://ADDR of a running worker, because an embedded store belongs to one process
     #[arg(long, env = "HOTCOUNT_STORE", default_value = "embedded:./hotcount-data", value_name = "URL")]
     pub(crate) store: String,
     /// Names this consumer: a second consumer of the same topic uses another name, and another prefix in --store
@@ -125,6 +130,10 @@ impl StoreArgs {
 
     pub(crate) async fn connect(&self) -> anyhow::Result<Arc<dyn Store>> {
         Ok(store::connect(&self.store, &self.options()).await?)
+    }
+
+    pub(crate) async fn connect_repair(&self) -> anyhow::Result<Arc<dyn Repair>> {
+        Ok(store::connect_repair(&self.store, &self.options()).await?)
     }
 
     pub(crate) async fn connect_counts(&self) -> anyhow::Result<Arc<dyn Counts>> {

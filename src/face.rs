@@ -7,12 +7,17 @@
 //! | `GET /v1/counts/{post}[?verify=true]` | [`PostCount`] |
 //! | `GET /v1/posts?listing=shards\|members[&after=ID][&limit=N]` | [`PostPage`] |
 //! | `GET /v1/quarantine[?after=ID][&limit=N]` | [`QuarantinePage`] |
+//! | `GET /v1/counts/{post}/repair` | [`PostState`] |
+//! | `POST /v1/counts/{post}/repair`, a [`RepairOrder`] | 204 corrected · 409 somebody else repaired first: read again |
 //!
 //! A post in a path is percent-encoded. An unknown post counts 0. A page with fewer entries than `limit` is the last. A
 //! failure of the store answers 503, a request that is not understood 400, both with a [`Problem`].
+//!
+//! Nobody is asked who they are here, so nothing here can do harm: a repair takes the version from the request and the
+//! counts from the store, and can only make shards equal to members. Deleting poison is not among the routes.
 
-use crate::store::{Counts, Depth, Listing, Quarantined, StoreError, Tally};
-use axum::extract::rejection::{PathRejection, QueryRejection};
+use crate::store::{Depth, Examined, Listing, Quarantined, Repair, Repaired, StoreError, Tally};
+use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -62,6 +67,39 @@ impl PostCount {
     pub fn tally(&self) -> Tally {
         Tally { count: self.count, shards: self.shards, members: self.members }
     }
+}
+
+/// The counts of one post from shards and members, and the state of its repair shard.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PostState {
+    /// The counts.
+    #[serde(flatten)]
+    pub count: PostCount,
+    /// The sum of all repairs so far.
+    pub repaired: i64,
+    /// Which version of the repair shard this is; null when there is none.
+    pub version: Option<String>,
+}
+
+impl PostState {
+    /// What was read of a post.
+    #[must_use]
+    pub fn new(post: String, seen: Examined) -> Self {
+        Self { count: PostCount::new(post, seen.tally), repaired: seen.repaired, version: seen.version }
+    }
+
+    /// What was read.
+    #[must_use]
+    pub fn examined(self) -> Examined {
+        Examined { tally: self.count.tally(), repaired: self.repaired, version: self.version }
+    }
+}
+
+/// Asks for a repair, on condition that the repair shard still has this version.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RepairOrder {
+    /// The version that [`PostState`] showed; null for a post that was never repaired.
+    pub version: Option<String>,
 }
 
 /// Some posts, sorted by the bytes of their ids.
@@ -159,8 +197,9 @@ impl TryFrom<QuarantineEntry> for Quarantined {
     }
 }
 
-/// RFC 3339 ends with the year 9999; a clock beyond it is shown as the beginning of 1970.
-fn rfc3339(at: SystemTime) -> String {
+/// A time as text. RFC 3339 ends with the year 9999; a clock beyond it is shown as the beginning of 1970.
+#[must_use]
+pub fn rfc3339(at: SystemTime) -> String {
     let nanos = match at.duration_since(SystemTime::UNIX_EPOCH) {
         Ok(since) => i128::try_from(since.as_nanos()).unwrap_or(i128::MAX),
         Err(before) => -i128::try_from(before.duration().as_nanos()).unwrap_or(i128::MAX),
@@ -183,13 +222,20 @@ pub fn count_path(post: &str) -> String {
     })
 }
 
-/// The routes in this file's table, answered by `counts`.
-pub fn routes(counts: Arc<dyn Counts>) -> Router {
+/// The path of a post's repair.
+#[must_use]
+pub fn repair_path(post: &str) -> String {
+    count_path(post) + "/repair"
+}
+
+/// The routes in this file's table, answered by `store`.
+pub fn routes(store: Arc<dyn Repair>) -> Router {
     Router::new()
         .route("/v1/counts/{post}", get(count))
+        .route("/v1/counts/{post}/repair", get(examine).post(repair))
         .route("/v1/posts", get(posts))
         .route("/v1/quarantine", get(quarantine))
-        .with_state(counts)
+        .with_state(store)
 }
 
 #[derive(Deserialize)]
@@ -256,6 +302,12 @@ impl From<QueryRejection> for Refusal {
     }
 }
 
+impl From<JsonRejection> for Refusal {
+    fn from(rejection: JsonRejection) -> Self {
+        Self(StatusCode::BAD_REQUEST, rejection.body_text())
+    }
+}
+
 /// How many entries a page may have: as asked, or as many as there may be.
 fn limit(asked: Option<usize>, most: usize) -> Result<usize, Refusal> {
     match asked {
@@ -266,18 +318,40 @@ fn limit(asked: Option<usize>, most: usize) -> Result<usize, Refusal> {
 }
 
 async fn count(
-    State(counts): State<Arc<dyn Counts>>,
+    State(store): State<Arc<dyn Repair>>,
     post: Result<Path<String>, PathRejection>,
     query: Result<Query<CountQuery>, QueryRejection>,
 ) -> Result<Json<PostCount>, Refusal> {
     let (Path(post), Query(query)) = (post?, query?);
     let depth = if query.verify { Depth::ShardsAndMembers } else { Depth::Shards };
-    let tally = counts.tally(&post, depth).await?;
+    let tally = store.tally(&post, depth).await?;
     Ok(Json(PostCount::new(post, tally)))
 }
 
+async fn examine(
+    State(store): State<Arc<dyn Repair>>,
+    post: Result<Path<String>, PathRejection>,
+) -> Result<Json<PostState>, Refusal> {
+    let Path(post) = post?;
+    let seen = store.examine(&post).await?;
+    Ok(Json(PostState::new(post, seen)))
+}
+
+async fn repair(
+    State(store): State<Arc<dyn Repair>>,
+    post: Result<Path<String>, PathRejection>,
+    order: Result<Json<RepairOrder>, JsonRejection>,
+) -> Result<StatusCode, Refusal> {
+    let (Path(post), Json(order)) = (post?, order?);
+    let seen = store.examine(&post).await?;
+    if seen.version == order.version && store.repair(&post, &seen).await? == Repaired::Done {
+        return Ok(StatusCode::NO_CONTENT);
+    }
+    Err(Refusal(StatusCode::CONFLICT, "somebody else repaired this post first: read it again".to_owned()))
+}
+
 async fn posts(
-    State(counts): State<Arc<dyn Counts>>,
+    State(store): State<Arc<dyn Repair>>,
     query: Result<Query<PostsQuery>, QueryRejection>,
 ) -> Result<Json<PostPage>, Refusal> {
     let Query(query) = query?;
@@ -285,15 +359,15 @@ async fn posts(
         ListingName::Shards => Listing::Shards,
         ListingName::Members => Listing::Members,
     };
-    let posts = counts.posts(listing, query.after.as_deref(), limit(query.limit, MAX_POSTS)?).await?;
+    let posts = store.posts(listing, query.after.as_deref(), limit(query.limit, MAX_POSTS)?).await?;
     Ok(Json(PostPage { posts }))
 }
 
 async fn quarantine(
-    State(counts): State<Arc<dyn Counts>>,
+    State(store): State<Arc<dyn Repair>>,
     query: Result<Query<QuarantineQuery>, QueryRejection>,
 ) -> Result<Json<QuarantinePage>, Refusal> {
     let Query(query) = query?;
-    let entries = counts.quarantined(query.after.as_deref(), limit(query.limit, MAX_QUARANTINED)?).await?;
+    let entries = store.quarantined(query.after.as_deref(), limit(query.limit, MAX_QUARANTINED)?).await?;
     Ok(Json(QuarantinePage { entries: entries.into_iter().map(QuarantineEntry::from).collect() }))
 }

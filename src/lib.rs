@@ -18,9 +18,11 @@
 //! | [`store`] | the port where counts are kept, and its adapters |
 //! | [`flush`], [`quarantine`] | a batch on its way to being durable; where poison is kept |
 //! | [`pipeline`] | the engine: tasks and the order of shutdown |
+//! | [`readmit`] | quarantined deliveries, once more through the pipeline |
 //! | [`load`] | streams of likes whose outcome is known from a seed |
 //! | [`model`] | Firestore's contention under a clock that can be paused, and what hotcount is compared with |
 //! | [`reader`] | derived counts, and the drift between shards and members |
+//! | [`repair`] | correcting a drift while workers keep running |
 //!
 //! [`pipeline::run`] runs a worker on any source and store; `examples/reader.rs` reads counts.
 
@@ -35,11 +37,14 @@ pub mod flush;
 pub mod load;
 pub mod membership;
 pub mod model;
+mod patience;
 pub mod pipeline;
 pub mod progress;
 pub mod quarantine;
 pub mod reader;
+pub mod readmit;
 pub mod receipt;
+pub mod repair;
 pub mod shard;
 pub mod source;
 pub mod store;

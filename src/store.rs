@@ -165,6 +165,29 @@ impl Tally {
     }
 }
 
+/// The counts of one post and the state of its repair shard, all read at one time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Examined {
+    /// Shards and members; the repair shard is one of the shards.
+    pub tally: Tally,
+    /// What the repair shard holds: the sum of all repairs so far.
+    pub repaired: i64,
+    /// Which version of the repair shard was read; `None` when there was none. Only the store that gave it can read it.
+    pub version: Option<String>,
+}
+
+/// What became of a repair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repaired {
+    /// The drift that was read is corrected; or there was none, and nothing was written.
+    Done,
+    /// The repair shard has changed since it was read: somebody else repaired first. Nothing was written; read again.
+    Refused,
+}
+
+/// The shard number that repairs write, where shards have numbers: no lane has it, for there are at most 65,535 shards.
+pub const REPAIR_SHARD: u16 = u16::MAX;
+
 /// What a tally reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
@@ -214,15 +237,35 @@ pub trait Counts: Send + Sync {
     async fn quarantined(&self, after: Option<&str>, limit: usize) -> Result<Vec<Quarantined>, StoreError>;
 }
 
+/// Repairing, while workers keep running: a commit of theirs changes shards and members alike, so a drift that was read
+/// stays what it is until somebody repairs it. A running worker offers this over HTTP too.
+#[async_trait]
+pub trait Repair: Counts {
+    /// The counts of one post, from shards and from members, with the version of its repair shard.
+    async fn examine(&self, post: &str) -> Result<Examined, StoreError>;
+
+    /// Adds what the shards lacked when `seen` was read to the post's repair shard, unless that shard has changed since.
+    /// So of two repairs from one reading one is refused, however late it arrives. After an unknown answer the caller
+    /// reads again.
+    async fn repair(&self, post: &str, seen: &Examined) -> Result<Repaired, StoreError>;
+}
+
 /// Writing. An answer means that all that was read and written is durable, also for a batch that changes nothing.
 #[async_trait]
-pub trait Store: Counts {
+pub trait Store: Repair {
     /// Applies a batch in one atomic commit: its memberships, one increment per post, and its key. However often it is
     /// called for one batch, the effect happens once.
     async fn apply(&self, batch: &Batch, attempt: Attempt) -> Result<Applied, StoreError>;
 
     /// Keeps poison. The same id again replaces the entry.
     async fn quarantine(&self, poison: &[Quarantined]) -> Result<(), StoreError>;
+
+    /// One quarantined delivery of this consumer.
+    async fn find_quarantined(&self, id: &str) -> Result<Option<Quarantined>, StoreError>;
+
+    /// Deletes quarantined deliveries of this consumer, each wholly or not at all. An id that is not there is no error,
+    /// so after an unknown answer the same call is made again.
+    async fn discard(&self, ids: &[String]) -> Result<(), StoreError>;
 
     /// The newest like stored for one (post, user).
     async fn membership(&self, post: &str, user: &str) -> Result<Option<Like>, StoreError>;
@@ -294,6 +337,14 @@ pub async fn connect(url: &str, options: &Options) -> Result<Arc<dyn Store>, Con
 /// # Errors
 /// As [`connect`].
 pub async fn connect_counts(url: &str, options: &Options) -> Result<Arc<dyn Counts>, ConnectError> {
+    Ok(connect_repair(url, options).await?)
+}
+
+/// The same table for reading and repairing, where `http://ADDR` names a running worker.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_repair(url: &str, options: &Options) -> Result<Arc<dyn Repair>, ConnectError> {
     match scheme(url) {
         #[cfg(feature = "http")]
         "http" => Ok(Arc::new(remote::Remote::connect(url)?)),

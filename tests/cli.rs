@@ -224,7 +224,9 @@ fn setup_prints_a_script_for_what_the_emulators_have_no_api_for() {
 #[test]
 fn help_names_every_command_and_the_exit_codes() {
     let help = stdout(&run(&["--help"]));
-    for word in ["run", "replay", "count", "verify", "quarantine", "load", "demo", "setup", "Exit codes"] {
+    for word in
+        ["run", "replay", "count", "verify", "quarantine", "dead-letters", "load", "demo", "setup", "Exit codes"]
+    {
         assert!(help.contains(word), "{word} in\n{help}");
     }
 }

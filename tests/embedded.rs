@@ -6,7 +6,9 @@
 
 use hotcount::batch::{Batch, BatchKey};
 use hotcount::event::Like;
-use hotcount::store::{self, Applied, Attempt, ConnectError, Depth, ErrorClass, Listing, Options, Quarantined, Store};
+use hotcount::store::{
+    self, Applied, Attempt, ConnectError, Depth, ErrorClass, Examined, Listing, Options, Quarantined, Repaired, Store,
+};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -269,5 +271,34 @@ async fn a_process_killed_while_it_applies_keeps_whole_batches_and_all_that_was_
         }
         store.close().await.expect("closed");
         start = end;
+    }
+}
+
+#[tokio::test]
+async fn a_repair_and_its_version_are_there_after_reopening() {
+    let directory = TempDir::new().expect("a directory");
+    let mut early = Examined::default();
+    for (round, query) in ["", "?memory_bytes=1", ""].into_iter().enumerate() {
+        let store = open(directory.path(), query).await;
+        store.apply(&batch(round as u128, vec![add("p", &round.to_string(), 1)]), Attempt::first(1)).await.expect("ok");
+        // A reading that is wrong by four makes a drift; the next reading corrects it.
+        let mut wrong = store.examine("p").await.expect("read");
+        assert_eq!(wrong.tally.drift(), Some(0));
+        wrong.tally.count += 4;
+        assert_eq!(store.repair("p", &wrong).await.expect("answered"), Repaired::Done);
+        let seen = store.examine("p").await.expect("read");
+        assert_eq!(seen.tally.drift(), Some(-4));
+        store.close().await.expect("closed");
+
+        let store = open(directory.path(), query).await;
+        assert_eq!(store.examine("p").await.expect("read"), seen);
+        assert_eq!(
+            store.repair("p", &early).await.expect("answered"),
+            if round == 0 { Repaired::Done } else { Repaired::Refused }
+        );
+        assert_eq!(store.repair("p", &seen).await.expect("answered"), Repaired::Done);
+        assert_count(&*store, "p", round as i64 + 1).await;
+        store.close().await.expect("closed");
+        early = seen;
     }
 }

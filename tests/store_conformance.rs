@@ -1,7 +1,7 @@
 //! The store port's one conformance suite, run for every adapter. An adapter is one line at the foot of this file.
 //!
 //! The cases are in `store_conformance/`: `writing.rs` for batches, `reading.rs` for counts, listings and the
-//! quarantine, `model.rs` for any likes in any order. Each case gets a store of its own from a factory, and posts of its
+//! quarantine, `repairing.rs` for drift, `model.rs` for any likes in any order. Each case gets a store of its own from a factory, and posts of its
 //! own from a namespace, so that adapters may share one server.
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot set up its parts fails")]
@@ -11,6 +11,7 @@ mod store_conformance {
     pub(crate) mod fronted;
     pub(crate) mod model;
     pub(crate) mod reading;
+    pub(crate) mod repairing;
     pub(crate) mod support;
     pub(crate) mod writing;
 }
@@ -82,6 +83,18 @@ macro_rules! conformance {
                     quarantine_pages,
                     quarantine_keeps_every_field,
                     quarantine_keeps_two_mebibytes,
+                    a_discarded_entry_is_gone_whole_and_the_others_stay,
+                    discarding_what_is_not_there_is_no_error,
+                }
+                repairing {
+                    an_unknown_post_has_nothing_to_repair,
+                    a_healthy_post_is_left_as_it_is,
+                    drift_either_way_is_corrected_in_one_shard_of_its_own,
+                    of_two_repairs_from_one_reading_the_second_is_refused,
+                    a_late_repair_is_refused_although_the_count_looks_as_it_did,
+                    likes_counted_between_reading_and_repairing_stay_counted,
+                    two_operators_and_workers_at_once_leave_no_drift,
+                    the_longest_post_is_repaired_too,
                 }
                 model {
                     any_likes_in_any_batches_with_any_retries_leave_what_the_model_says,
@@ -100,7 +113,7 @@ async fn contended() -> Option<Fixture> {
     let (commit, document) = (Duration::from_micros(100), Duration::from_nanos(100));
     let contention = Contention::new(Assumptions { commit, document, read: commit, ..Assumptions::default() }, 1);
     let store = Contended::new(Arc::new(Memory::default()), contention, ShardChoice::OfTheLane, 1);
-    Some(Fixture::new("memory:").await.seen_through(Arc::new(store)))
+    Some(Fixture::new("memory:").await.with(Arc::new(store)))
 }
 
 #[cfg(feature = "embedded")]

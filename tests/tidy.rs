@@ -29,6 +29,8 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("store/remote", &["face", "store"]),
     ("face", &["store"]),
     ("reader", &["store"]),
+    ("patience", &["backoff", "store"]),
+    ("repair", &["patience", "store"]),
     ("load", &["backoff", "event", "source/pubsub"]),
     ("model", &["backoff", "batch", "event", "store"]),
     ("progress", &["store", "telemetry"]),
@@ -52,6 +54,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
             "telemetry",
         ],
     ),
+    ("readmit", &["ack", "batch", "event", "patience", "pipeline", "progress", "source", "store"]),
 ];
 
 /// The longest file, in lines, tests inside it included.

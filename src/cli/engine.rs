@@ -84,6 +84,11 @@ impl EngineArgs {
     }
 }
 
+/// For commands whose only random choice is how long to wait between attempts.
+pub(crate) fn seeded() -> ::rand::rngs::SmallRng {
+    ::rand::SeedableRng::seed_from_u64(rand::random_seed())
+}
+
 /// One seed from the operating system.
 mod rand {
     use rand::TryRng;

@@ -12,6 +12,16 @@ pub(crate) fn line(text: &str) -> io::Result<()> {
     }
 }
 
+/// Characters of a payload that a row shows.
+const SHOWN: usize = 80;
+
+/// The beginning of a payload, whatever it is, on one line.
+pub(crate) fn beginning(payload: &[u8]) -> String {
+    // Enough bytes for so many characters of any length.
+    let payload = &payload[..payload.len().min(4 * SHOWN)];
+    String::from_utf8_lossy(payload).chars().take(SHOWN).flat_map(char::escape_debug).collect()
+}
+
 /// The counts of a post, in either form.
 pub(crate) struct Row<'a> {
     pub(crate) post: &'a str,

@@ -1,15 +1,18 @@
-//! `hotcount quarantine`: what could never be counted, and why.
+//! `hotcount quarantine`: what could never be counted, and why; trying it again; dropping it.
 
-use super::output::line;
+mod purge;
+mod replay;
+mod selection;
+
+use super::output::{beginning, line};
 use super::{Exit, StoreArgs};
 use clap::{Args, Subcommand};
 use hotcount::face::QuarantineEntry;
+use hotcount::store::{Quarantined, Store};
+use std::sync::Arc;
 
 /// Entries read with one call; each may hold 10 MiB.
 const PAGE: usize = 20;
-
-/// Characters of a payload that a row shows.
-const SHOWN: usize = 80;
 
 #[derive(Debug, Args)]
 pub(crate) struct Quarantine {
@@ -20,19 +23,35 @@ pub(crate) struct Quarantine {
 #[derive(Debug, Subcommand)]
 enum Action {
     /// Lists the entries: id, reason, source, message, and the beginning of the payload
-    List {
-        #[command(flatten)]
-        store: StoreArgs,
-        /// One JSON object a line, with the whole payload in base64
-        #[arg(long)]
-        json: bool,
-    },
+    List(List),
+    /// Sends entries through the pipeline once more; those that are counted leave the quarantine
+    Replay(replay::Replay),
+    /// Deletes entries for good
+    Purge(purge::Purge),
+}
+
+#[derive(Debug, Args)]
+struct List {
+    #[command(flatten)]
+    store: StoreArgs,
+    /// One JSON object a line, with the whole payload in base64
+    #[arg(long)]
+    json: bool,
 }
 
 impl Quarantine {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
-        let Action::List { store, json } = self.action;
-        let counts = store.connect_counts().await?;
+        match self.action {
+            Action::List(list) => list.run().await,
+            Action::Replay(replay) => replay.run().await,
+            Action::Purge(purge) => purge.run().await,
+        }
+    }
+}
+
+impl List {
+    async fn run(self) -> anyhow::Result<Exit> {
+        let counts = self.store.connect_counts().await?;
         let (mut after, mut entries) = (None, 0);
         loop {
             let page = counts.quarantined(after.as_deref(), PAGE).await?;
@@ -40,28 +59,40 @@ impl Quarantine {
             let last = page.len() < PAGE;
             after = page.last().map(|entry| entry.id.clone());
             for entry in page {
-                if json {
-                    line(&serde_json::to_string(&QuarantineEntry::from(entry))?)?;
-                } else {
-                    let payload = String::from_utf8_lossy(&entry.data);
-                    let shown: String = payload.chars().take(SHOWN).flat_map(char::escape_debug).collect();
-                    let message = entry.message_id.as_deref().unwrap_or("-");
-                    line(&format!(
-                        "{}  {}\n  {} · message {message} · {} bytes · {shown}",
-                        entry.id,
-                        entry.reason,
-                        entry.source,
-                        entry.data.len()
-                    ))?;
-                }
+                line(&if self.json { serde_json::to_string(&QuarantineEntry::from(entry))? } else { text(&entry) })?;
             }
             if last {
                 break;
             }
         }
-        if !json {
+        if !self.json {
             eprintln!("{entries} entries");
         }
         Ok(Exit::Done)
     }
+}
+
+/// An entry for people, in two lines.
+fn text(entry: &Quarantined) -> String {
+    let shown = beginning(&entry.data);
+    let message = entry.message_id.as_deref().unwrap_or("-");
+    format!(
+        "{}  {}\n  {} · message {message} · {} bytes · {shown}",
+        entry.id,
+        entry.reason,
+        entry.source,
+        entry.data.len()
+    )
+}
+
+/// The store itself. Nobody is asked who they are at a worker's HTTP face, so it deletes nothing.
+async fn connect(args: &StoreArgs) -> anyhow::Result<Arc<dyn Store>> {
+    if args.store.starts_with("http:") {
+        anyhow::bail!(
+            "{} is a worker, whose HTTP face shows the quarantine and deletes nothing: name its store in --store; an \
+             embedded store belongs to one process, so stop its worker before",
+            args.store
+        );
+    }
+    args.connect().await
 }

@@ -1,47 +1,162 @@
-//! `hotcount verify`: shards against members, for every post.
+//! `hotcount verify`: shards against members, for every post, and the repair of what differs.
 
+use super::confirm::{Confirm, Consent};
+use super::engine::seeded;
 use super::output::{Row, line};
 use super::{Exit, StoreArgs};
 use clap::Args;
 use futures::StreamExt;
-use hotcount::reader;
-use hotcount::store::Listing;
-use serde_json::json;
+use futures::stream::BoxStream;
+use hotcount::face::PostCount;
+use hotcount::store::{Listing, Repair, StoreError, Tally};
+use hotcount::{reader, repair};
+use rand::rngs::SmallRng;
+use serde::Serialize;
+use std::sync::Arc;
+
+const AFTER_HELP: &str = "\
+Drift is the count from shards minus the count from members. It is 0 unless something else than hotcount has written \
+documents. --fix adds what is lacking to the post's repair shard, on condition that nobody else has repaired the post since \
+it was read: workers keep running, two operators cannot repair twice, and a repair whose answer was lost is read again.\n\n\
+Exit codes: 0 no drift, or all of it corrected · 1 drift remains (found, declined, or --dry-run) · 2 cannot work.";
 
 #[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
 pub(crate) struct Verify {
     #[command(flatten)]
     store: StoreArgs,
     /// Find posts through their members too: also those whose shards were deleted from outside
     #[arg(long)]
     deep: bool,
+    /// Correct each drift in the post's repair shard, after asking
+    #[arg(long)]
+    fix: bool,
+    #[command(flatten)]
+    confirm: Confirm,
     /// One JSON object a line; the last one is the summary
     #[arg(long)]
     json: bool,
 }
 
+/// The last line of `--json`. Other tools rely on the names.
+#[derive(Default, Serialize)]
+struct Summary {
+    posts: u64,
+    members: u64,
+    /// Posts whose shards and members differed when they were read.
+    drifting: u64,
+    /// With `--fix`: posts that this command has corrected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    corrected: Option<u64>,
+    /// With `--fix`: posts whose shards and members still differ.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remaining: Option<u64>,
+}
+
+/// A post with drift, and what `--fix` did about it.
+#[derive(Serialize)]
+struct Fixed {
+    #[serde(flatten)]
+    found: PostCount,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    would_correct: Option<i64>,
+    corrected: i64,
+    refused: u32,
+    now: PostCount,
+}
+
 impl Verify {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
-        let counts = self.store.connect_counts().await?;
-        let listing = if self.deep { Listing::Members } else { Listing::Shards };
+        if !self.fix && (self.confirm.yes || self.confirm.dry_run) {
+            anyhow::bail!("--yes and --dry-run belong to --fix; without it verify changes nothing");
+        }
+        let consent =
+            if self.fix { Some(self.confirm.consent("corrects the counts of posts with drift")?) } else { None };
+        let store = self.store.connect_repair().await?;
+        let mut repairs = consent.map(|consent| Repairs { store: Arc::clone(&store), consent, rng: seeded() });
+        let mut rows: BoxStream<'_, Result<(String, Tally), StoreError>> =
+            if self.deep { reader::verify_deep(store).boxed() } else { reader::verify(store, Listing::Shards).boxed() };
         if !self.json {
             line(&Row::header(true))?;
         }
-        let (mut posts, mut drifting, mut members) = (0_u64, 0_u64, 0_u64);
-        let mut rows = std::pin::pin!(reader::verify(counts, listing));
+        let mut sum = Summary::default();
+        if self.fix {
+            (sum.corrected, sum.remaining) = (Some(0), Some(0));
+        }
         while let Some(row) = rows.next().await {
             let (post, tally) = row?;
-            posts += 1;
-            members += tally.members.unwrap_or_default();
-            drifting += u64::from(tally.drift().is_some_and(|drift| drift != 0));
+            sum.posts += 1;
+            sum.members += tally.members.unwrap_or_default();
+            let drifting = tally.drift().is_some_and(|drift| drift != 0);
             let row = Row { post: &post, tally: &tally };
-            line(&if self.json { row.json()? } else { row.text() })?;
+            match &mut repairs {
+                Some(repairs) if drifting => {
+                    if !self.json {
+                        line(&row.text())?;
+                    }
+                    let fixed = repairs.fix(&post, &tally).await?;
+                    sum.corrected = sum.corrected.map(|n| n + u64::from(fixed.corrected != 0));
+                    sum.remaining = sum.remaining.map(|n| n + u64::from(fixed.now.drift != Some(0)));
+                    line(&if self.json { serde_json::to_string(&fixed)? } else { fixed.text() })?;
+                }
+                _ => line(&if self.json { row.json()? } else { row.text() })?,
+            }
+            sum.drifting += u64::from(drifting);
         }
         if self.json {
-            line(&json!({"posts": posts, "members": members, "drifting": drifting}).to_string())?;
+            line(&serde_json::to_string(&sum)?)?;
         } else {
-            eprintln!("{posts} posts, {members} members, {drifting} with drift");
+            eprintln!("{}", sum.text());
         }
-        Ok(if drifting == 0 { Exit::Done } else { Exit::Finding })
+        Ok(if sum.remaining.unwrap_or(sum.drifting) == 0 { Exit::Done } else { Exit::Finding })
+    }
+}
+
+impl Summary {
+    fn text(&self) -> String {
+        let Self { posts, members, drifting, .. } = self;
+        let mut text = format!("{posts} posts, {members} members, {drifting} with drift");
+        if let (Some(corrected), Some(remaining)) = (self.corrected, self.remaining) {
+            text += &format!(", {corrected} corrected, {remaining} left with drift");
+        }
+        text
+    }
+}
+
+/// What `--fix` needs beside the rows.
+struct Repairs {
+    store: Arc<dyn Repair>,
+    consent: Consent,
+    rng: SmallRng,
+}
+
+impl Repairs {
+    async fn fix(&mut self, post: &str, tally: &Tally) -> anyhow::Result<Fixed> {
+        let lacking = tally.drift().unwrap_or_default().saturating_neg();
+        let row = |tally| PostCount::new(post.to_owned(), tally);
+        let left = Fixed { found: row(*tally), would_correct: None, corrected: 0, refused: 0, now: row(*tally) };
+        if self.consent == Consent::DryRun {
+            return Ok(Fixed { would_correct: Some(lacking), ..left });
+        }
+        if !self.consent.allows_one(&format!("Correct the count of {post} by {lacking:+}?"))? {
+            return Ok(left);
+        }
+        let outcome = repair::correct(&*self.store, post, &mut self.rng).await?;
+        Ok(Fixed { corrected: outcome.corrected, refused: outcome.refused, now: row(outcome.now), ..left })
+    }
+}
+
+impl Fixed {
+    fn text(&self) -> String {
+        let now = &self.now;
+        let mut text = match self.would_correct {
+            Some(lacking) => return format!("  would be corrected by {lacking:+}"),
+            None if self.corrected != 0 => format!("  corrected by {:+}", self.corrected),
+            None => "  not corrected".to_owned(),
+        };
+        if self.refused > 0 {
+            text += &format!(", {} × refused because somebody else repaired first, and read again", self.refused);
+        }
+        text + &format!(": count {}, drift {} now", now.count, now.drift.unwrap_or_default())
     }
 }

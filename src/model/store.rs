@@ -4,7 +4,8 @@ use super::{Contention, Name};
 use crate::batch::Batch;
 use crate::event::Like;
 use crate::store::{
-    Applied, Attempt, Counts, Depth, ErrorClass, Limits, Listing, Quarantined, Store, StoreError, Tally,
+    Applied, Attempt, Counts, Depth, ErrorClass, Examined, Limits, Listing, Quarantined, Repair, Repaired, Store,
+    StoreError, Tally,
 };
 use async_trait::async_trait;
 use foldhash::fast::FixedState;
@@ -84,6 +85,18 @@ impl<S: Store> Counts for Contended<S> {
 }
 
 #[async_trait]
+impl<S: Store> Repair for Contended<S> {
+    async fn examine(&self, post: &str) -> Result<Examined, StoreError> {
+        self.inner.examine(post).await
+    }
+
+    /// Rare, and on a document that no worker writes: it waits for nobody.
+    async fn repair(&self, post: &str, seen: &Examined) -> Result<Repaired, StoreError> {
+        self.inner.repair(post, seen).await
+    }
+}
+
+#[async_trait]
 impl<S: Store> Store for Contended<S> {
     /// All locks are held until the wrapped store has committed, so a concurrent twin on any of the documents comes
     /// entirely before or entirely after.
@@ -104,6 +117,14 @@ impl<S: Store> Store for Contended<S> {
 
     async fn quarantine(&self, poison: &[Quarantined]) -> Result<(), StoreError> {
         self.inner.quarantine(poison).await
+    }
+
+    async fn find_quarantined(&self, id: &str) -> Result<Option<Quarantined>, StoreError> {
+        self.inner.find_quarantined(id).await
+    }
+
+    async fn discard(&self, ids: &[String]) -> Result<(), StoreError> {
+        self.inner.discard(ids).await
     }
 
     async fn membership(&self, post: &str, user: &str) -> Result<Option<Like>, StoreError> {

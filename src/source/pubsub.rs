@@ -5,6 +5,7 @@
 //! subscription's retry backoff. Every nack and every lease that runs out is a delivery attempt.
 
 mod access;
+pub mod dead_letters;
 mod failure;
 mod options;
 pub mod setup;
@@ -74,7 +75,10 @@ impl PubSub {
     /// When the URL is not understood, Pub/Sub does not answer, or the subscription is missing or is not one that can
     /// be pulled. The text says what to do.
     pub async fn connect(url: &str) -> Result<Self, ConnectError> {
-        let options = Options::parse(url)?;
+        Self::open(Options::parse(url)?).await
+    }
+
+    async fn open(options: Options) -> Result<Self, ConnectError> {
         let access = Access::new(options.emulator.as_deref());
         let unavailable = |problem| ConnectError::Unavailable { url: options.name(), problem };
         let seen = look(&options, &access).await.map_err(unavailable)?;

@@ -20,9 +20,10 @@
 //! | keyspace | key | value |
 //! |---|---|---|
 //! | `members` | post, NUL, user | liked (1 byte), order (8), event id |
-//! | `counters` | post, NUL, 1, shard (2, big endian) | count (8) |
+//! | `counters` | post, NUL, 1, shard (2, big endian) | count (8); shard 65,535 is the repair shard |
 //! | `counters` | NUL | the newest generation that is in `members` and `counters` (8) |
 //! | `log` | generation (8, big endian), number (8, big endian) | the memberships and counters of one batch |
+//! | `repairs` | post, NUL | how often the post was repaired (8): the version of its repair shard |
 //! | `batches` | consumer, NUL, batch key (16) | applied, duplicates, stale (8 each) |
 //! | `expiry` | seconds since 1970 (8, big endian), key of `batches` | |
 //! | `quarantine` | consumer, NUL, id | head in JSON with its length before it, payload |
@@ -34,6 +35,7 @@
 mod checkpoint;
 mod engine;
 mod filter;
+mod job;
 mod layout;
 mod poison;
 mod read;
@@ -41,19 +43,20 @@ mod table;
 mod writer;
 
 use super::{
-    Applied, Attempt, ConnectError, Counts, Depth, ErrorClass, Limits, Listing, Options, Quarantined, Store,
-    StoreError, Tally,
+    Applied, Attempt, ConnectError, Counts, Depth, ErrorClass, Examined, Limits, Listing, Options, Quarantined, Repair,
+    Repaired, Store, StoreError, Tally,
 };
 use crate::batch::Batch;
 use crate::event::Like;
 use async_trait::async_trait;
 use engine::{Engine, RecoverError};
+use job::{Correction, Job, Prepared};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
-use writer::{Job, Prepared, Writer};
+use writer::Writer;
 
 /// How long a batch key is kept: twice the longest that a source lets a batch be retried (60 minutes).
 const BATCH_KEY_LIFETIME: Duration = Duration::from_secs(2 * 60 * 60);
@@ -264,6 +267,20 @@ impl Counts for Embedded {
 }
 
 #[async_trait]
+impl Repair for Embedded {
+    async fn examine(&self, post: &str) -> Result<Examined, StoreError> {
+        let post = post.to_owned();
+        self.read(move |engine| read::examine(engine, &post)).await
+    }
+
+    async fn repair(&self, post: &str, seen: &Examined) -> Result<Repaired, StoreError> {
+        let Some(drift) = seen.tally.drift().filter(|drift| *drift != 0) else { return Ok(Repaired::Done) };
+        let correction = Correction { post: post.to_owned(), version: seen.version.clone(), delta: -drift };
+        self.ask(|reply| Job::Repair(correction, reply)).await
+    }
+}
+
+#[async_trait]
 impl Store for Embedded {
     async fn apply(&self, batch: &Batch, attempt: Attempt) -> Result<Applied, StoreError> {
         // The batch key is read on every attempt, resuming or not: here it costs next to nothing.
@@ -278,6 +295,17 @@ impl Store for Embedded {
             StoreError::caused(ErrorClass::BatchCannotWork, "a quarantined delivery cannot be written down", error)
         })?;
         self.ask(|reply| Job::Quarantine(rows, reply)).await
+    }
+
+    async fn find_quarantined(&self, id: &str) -> Result<Option<Quarantined>, StoreError> {
+        let id = id.to_owned();
+        self.read(move |engine| read::find_quarantined(engine, &id)).await
+    }
+
+    async fn discard(&self, ids: &[String]) -> Result<(), StoreError> {
+        let consumer = self.with(|engine| engine.config.consumer.clone())?;
+        let keys = ids.iter().map(|id| poison::key(&consumer, id)).collect();
+        self.ask(|reply| Job::Discard(keys, reply)).await
     }
 
     async fn membership(&self, post: &str, user: &str) -> Result<Option<Like>, StoreError> {

@@ -1,8 +1,8 @@
 //! The Firestore store: exact counts without a read lock, by write preconditions alone.
 //!
 //! `address` says where documents are, `document` what is in them, `apply` is the one commit, `read` counts and lists,
-//! `quarantine` keeps poison, `setup` is what an administrator declares once, `billing` is what it costs, and `rpc` is
-//! the seam to the service. Nothing below `flush` tries an RPC again, and nothing here spawns.
+//! `repair` corrects a drift, `quarantine` keeps poison, `setup` is what an administrator declares once, `billing` is
+//! what it costs, and `rpc` is the seam to the service. Nothing below `flush` tries an RPC again, and nothing here spawns.
 
 mod address;
 mod apply;
@@ -10,6 +10,7 @@ pub mod billing;
 mod document;
 mod quarantine;
 mod read;
+mod repair;
 pub mod rpc;
 pub mod setup;
 
@@ -17,8 +18,8 @@ pub use address::{Address, BATCH_KEY_LIFETIME, MembersBy, PREFIX, member_id};
 pub use billing::Billed;
 
 use super::{
-    Applied, Attempt, ConnectError, Counts, Depth, ErrorClass, Limits, Listing, Options, Quarantined, Store,
-    StoreError, Tally,
+    Applied, Attempt, ConnectError, Counts, Depth, ErrorClass, Examined, Limits, Listing, Options, Quarantined, Repair,
+    Repaired, Store, StoreError, Tally,
 };
 use crate::batch::Batch;
 use crate::event::Like;
@@ -189,6 +190,17 @@ impl Counts for Firestore {
 }
 
 #[async_trait]
+impl Repair for Firestore {
+    async fn examine(&self, post: &str) -> Result<Examined, StoreError> {
+        self.examine_post(post).await
+    }
+
+    async fn repair(&self, post: &str, seen: &Examined) -> Result<Repaired, StoreError> {
+        self.repair_post(post, seen).await
+    }
+}
+
+#[async_trait]
 impl Store for Firestore {
     async fn apply(&self, batch: &Batch, attempt: Attempt) -> Result<Applied, StoreError> {
         self.apply_batch(batch, attempt).await
@@ -196,6 +208,14 @@ impl Store for Firestore {
 
     async fn quarantine(&self, poison: &[Quarantined]) -> Result<(), StoreError> {
         self.keep_poison(poison).await
+    }
+
+    async fn find_quarantined(&self, id: &str) -> Result<Option<Quarantined>, StoreError> {
+        self.find_poison(id).await
+    }
+
+    async fn discard(&self, ids: &[String]) -> Result<(), StoreError> {
+        self.discard_poison(ids).await
     }
 
     async fn membership(&self, post: &str, user: &str) -> Result<Option<Like>, StoreError> {

@@ -1,6 +1,9 @@
 //! A store in this process's memory, for trying things out and for tests. Nothing survives the process.
 
-use super::{Applied, Attempt, Counts, Depth, Limits, Listing, Quarantined, Store, StoreError, Tally};
+use super::{
+    Applied, Attempt, Counts, Depth, Examined, Limits, Listing, Quarantined, REPAIR_SHARD, Repair, Repaired, Store,
+    StoreError, Tally,
+};
 use crate::batch::{Batch, BatchKey};
 use crate::event::Like;
 use crate::membership::{Decision, decide};
@@ -18,8 +21,29 @@ pub struct Memory {
 struct State {
     members: BTreeMap<(String, String), Like>,
     shards: BTreeMap<(String, u16), i64>,
+    /// How often each post was repaired: the version of its repair shard.
+    repairs: BTreeMap<String, u64>,
     batches: HashMap<BatchKey, Applied>,
     quarantine: BTreeMap<String, Quarantined>,
+}
+
+impl State {
+    fn tally(&self, post: &str, depth: Depth) -> Tally {
+        let mut tally = Tally::default();
+        for (_, count) in self.shards.range((post.to_owned(), 0)..=(post.to_owned(), u16::MAX)) {
+            tally.count += count;
+            tally.shards += 1;
+        }
+        if depth == Depth::ShardsAndMembers {
+            let of_post = self.members.range((post.to_owned(), String::new())..).take_while(|((p, _), _)| p == post);
+            tally.members = Some(of_post.filter(|(_, like)| like.liked()).count() as u64);
+        }
+        tally
+    }
+
+    fn version(&self, post: &str) -> Option<String> {
+        self.repairs.get(post).map(u64::to_string)
+    }
 }
 
 impl Memory {
@@ -32,17 +56,7 @@ impl Memory {
 #[async_trait]
 impl Counts for Memory {
     async fn tally(&self, post: &str, depth: Depth) -> Result<Tally, StoreError> {
-        let state = self.state();
-        let mut tally = Tally::default();
-        for (_, count) in state.shards.range((post.to_owned(), 0)..=(post.to_owned(), u16::MAX)) {
-            tally.count += count;
-            tally.shards += 1;
-        }
-        if depth == Depth::ShardsAndMembers {
-            let of_post = state.members.range((post.to_owned(), String::new())..).take_while(|((p, _), _)| p == post);
-            tally.members = Some(of_post.filter(|(_, like)| like.liked()).count() as u64);
-        }
-        Ok(tally)
+        Ok(self.state().tally(post, depth))
     }
 
     async fn posts(&self, listing: Listing, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
@@ -58,6 +72,30 @@ impl Counts for Memory {
         let state = self.state();
         let entries = state.quarantine.values().filter(|e| after.is_none_or(|a| e.id.as_str() > a));
         Ok(entries.take(limit).cloned().collect())
+    }
+}
+
+#[async_trait]
+impl Repair for Memory {
+    async fn examine(&self, post: &str) -> Result<Examined, StoreError> {
+        let state = self.state();
+        Ok(Examined {
+            tally: state.tally(post, Depth::ShardsAndMembers),
+            repaired: state.shards.get(&(post.to_owned(), REPAIR_SHARD)).copied().unwrap_or_default(),
+            version: state.version(post),
+        })
+    }
+
+    async fn repair(&self, post: &str, seen: &Examined) -> Result<Repaired, StoreError> {
+        let mut state = self.state();
+        if state.version(post) != seen.version {
+            return Ok(Repaired::Refused);
+        }
+        if let Some(drift) = seen.tally.drift().filter(|drift| *drift != 0) {
+            *state.shards.entry((post.to_owned(), REPAIR_SHARD)).or_default() -= drift;
+            *state.repairs.entry(post.to_owned()).or_default() += 1;
+        }
+        Ok(Repaired::Done)
     }
 }
 
@@ -98,6 +136,16 @@ impl Store for Memory {
         for entry in poison {
             state.quarantine.insert(entry.id.clone(), entry.clone());
         }
+        Ok(())
+    }
+
+    async fn find_quarantined(&self, id: &str) -> Result<Option<Quarantined>, StoreError> {
+        Ok(self.state().quarantine.get(id).cloned())
+    }
+
+    async fn discard(&self, ids: &[String]) -> Result<(), StoreError> {
+        let mut state = self.state();
+        ids.iter().for_each(|id| drop(state.quarantine.remove(id)));
         Ok(())
     }
 

@@ -1,12 +1,17 @@
-//! Reading the store of a running worker over HTTP: what `--store http://ADDR` names.
+//! The store of a running worker over HTTP, for reading and repairing: what `--store http://ADDR` names.
 //!
 //! The embedded store belongs to one process, so `count`, `verify` and `quarantine list` ask that process. The routes and
 //! the JSON are in [`crate::face`].
 
-use super::{ConnectError, Counts, Depth, ErrorClass, Listing, Quarantined, StoreError, Tally};
-use crate::face::{MAX_POSTS, MAX_QUARANTINED, PostCount, PostPage, Problem, QuarantinePage, count_path, listing_name};
+use super::{
+    ConnectError, Counts, Depth, ErrorClass, Examined, Listing, Quarantined, Repair, Repaired, StoreError, Tally,
+};
+use crate::face::{
+    MAX_POSTS, MAX_QUARANTINED, PostCount, PostPage, PostState, Problem, QuarantinePage, RepairOrder, count_path,
+    listing_name, repair_path,
+};
 use async_trait::async_trait;
-use reqwest::{Client, StatusCode};
+use reqwest::{Client, RequestBuilder, Response, StatusCode};
 use serde::de::DeserializeOwned;
 use std::time::Duration;
 use url::Url;
@@ -41,29 +46,47 @@ impl Remote {
         Ok(Self { client, base })
     }
 
+    /// How the worker is called in sentences.
+    fn name(&self) -> String {
+        format!("the worker at {}", self.base.as_str().trim_end_matches('/'))
+    }
+
+    fn url(&self, path: &str) -> Result<Url, StoreError> {
+        Url::parse(&format!("{}{path}", self.base.as_str().trim_end_matches('/'))).map_err(|error| {
+            let problem = format!("{} cannot be asked for {path} ({error})", self.name());
+            StoreError::new(ErrorClass::CannotWork, problem)
+        })
+    }
+
+    async fn send(&self, request: RequestBuilder) -> Result<Response, StoreError> {
+        request.send().await.map_err(|error| {
+            let problem = format!("{} does not answer: is it running, with --http?", self.name());
+            StoreError::caused(ErrorClass::Unknown, problem, error)
+        })
+    }
+
     async fn get<T: DeserializeOwned>(&self, path: &str, query: &[(&str, &str)]) -> Result<T, StoreError> {
-        let base = self.base.as_str().trim_end_matches('/');
-        let failed = |class, problem: String| StoreError::new(class, format!("the worker at {base} {problem}"));
-        let mut url = Url::parse(&format!("{base}{path}"))
-            .map_err(|error| failed(ErrorClass::CannotWork, format!("cannot be asked for {path} ({error})")))?;
+        let mut url = self.url(path)?;
         if !query.is_empty() {
             url.query_pairs_mut().extend_pairs(query);
         }
-        let answer = self.client.get(url).send().await.map_err(|error| {
-            let problem = format!("the worker at {base} does not answer: is it running, with --http?");
-            StoreError::caused(ErrorClass::Unknown, problem, error)
-        })?;
-        let status = answer.status();
-        if status == StatusCode::OK {
-            return answer.json().await.map_err(|error| {
-                let problem = format!("the worker at {base} gave an answer that is not understood: is it a hotcount?");
-                StoreError::caused(ErrorClass::CannotWork, problem, error)
-            });
+        let answer = self.send(self.client.get(url)).await?;
+        if answer.status() != StatusCode::OK {
+            return Err(self.refusal(answer).await);
         }
+        answer.json().await.map_err(|error| {
+            let problem = format!("{} gave an answer that is not understood: is it a hotcount?", self.name());
+            StoreError::caused(ErrorClass::CannotWork, problem, error)
+        })
+    }
+
+    /// An answer that is none.
+    async fn refusal(&self, answer: Response) -> StoreError {
+        let status = answer.status();
         let class = if status.is_server_error() { ErrorClass::Unknown } else { ErrorClass::CannotWork };
         // Whoever is no hotcount has no sentence for us.
         let problem = answer.json::<Problem>().await.map_or_else(|_| status.to_string(), |problem| problem.error);
-        Err(failed(class, format!("answered: {problem}")))
+        StoreError::new(class, format!("{} answered: {problem}", self.name()))
     }
 }
 
@@ -113,6 +136,24 @@ impl Counts for Remote {
             }
         }
         Ok(entries)
+    }
+}
+
+#[async_trait]
+impl Repair for Remote {
+    async fn examine(&self, post: &str) -> Result<Examined, StoreError> {
+        Ok(self.get::<PostState>(&repair_path(post), &[]).await?.examined())
+    }
+
+    /// The worker reads the counts again itself: it believes nobody but its own store.
+    async fn repair(&self, post: &str, seen: &Examined) -> Result<Repaired, StoreError> {
+        let order = RepairOrder { version: seen.version.clone() };
+        let answer = self.send(self.client.post(self.url(&repair_path(post))?).json(&order)).await?;
+        match answer.status() {
+            StatusCode::NO_CONTENT => Ok(Repaired::Done),
+            StatusCode::CONFLICT => Ok(Repaired::Refused),
+            _ => Err(self.refusal(answer).await),
+        }
     }
 }
 

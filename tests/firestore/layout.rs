@@ -162,6 +162,33 @@ async fn poison_larger_than_a_document_is_kept_whole_and_belongs_to_its_consumer
 }
 
 #[tokio::test]
+async fn discarding_leaves_no_part_behind_and_touches_no_other_consumer() {
+    let Some(place) = Place::new("discard") else { return };
+    let store = place.store().await;
+    let other = Firestore::connect(&place.url, &Options { consumer: "like".to_owned() }).await.expect("it opens");
+    other.quarantine(&[poison("b", b"not ours".to_vec())]).await.expect("it is kept");
+    // Kept with three parts, then with none: the parts of the first time are still there.
+    store.quarantine(&[poison("b", vec![7; 3_000_000])]).await.expect("it is kept");
+    store.quarantine(&[poison("b", b"short".to_vec())]).await.expect("it is kept");
+    let part = |n: u32| format!("{}/parts/{n}", place.address().poison("b"));
+    let request = BatchGetDocumentsRequest {
+        database: place.address().database_path(),
+        documents: vec![part(0), part(1), part(2), place.address().poison("b")],
+        ..Default::default()
+    };
+    let grpc = place.grpc().await;
+    for (found, discarded) in [(4, false), (0, true)] {
+        if discarded {
+            store.discard(&["b".to_owned()]).await.expect("it is deleted");
+        }
+        let answers = grpc.batch_get(request.clone()).await.expect("it answers");
+        let there = answers.iter().filter(|answer| matches!(answer.result, Some(Got::Found(_)))).count();
+        assert_eq!(there, found);
+    }
+    assert_eq!(other.quarantined(None, 10).await.expect("it lists").len(), 1);
+}
+
+#[tokio::test]
 async fn a_host_that_is_not_there_is_said_so_in_one_sentence() {
     // The port was free a moment ago, and nobody answers on it.
     let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port").port();

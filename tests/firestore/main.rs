@@ -6,6 +6,7 @@ mod commits;
 mod cost;
 mod faults;
 mod layout;
+mod repairs;
 #[path = "../support/mod.rs"]
 mod support;
 

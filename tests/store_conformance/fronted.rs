@@ -1,20 +1,21 @@
-//! A store that is written directly and read through the HTTP face, over a real socket.
+//! A store that is written directly, and read and repaired through the HTTP face, over a real socket.
 
 use async_trait::async_trait;
 use hotcount::batch::Batch;
 use hotcount::event::Like;
 use hotcount::face;
 use hotcount::store::{
-    self, Applied, Attempt, Counts, Depth, Limits, Listing, Options, Quarantined, Store, StoreError, Tally,
+    self, Applied, Attempt, Counts, Depth, Examined, Limits, Listing, Options, Quarantined, Repair, Repaired, Store,
+    StoreError, Tally,
 };
 use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-/// Writes to `store`, reads from a worker's face that serves it.
+/// Writes to `store`; reads and repairs through a worker's face that serves it.
 pub(crate) struct Fronted {
     store: Arc<dyn Store>,
-    counts: Arc<dyn Counts>,
+    counts: Arc<dyn Repair>,
     server: JoinHandle<()>,
 }
 
@@ -25,7 +26,7 @@ impl Fronted {
         let address = listener.local_addr().expect("an address");
         let routes = face::routes(store.clone());
         let server = tokio::spawn(async move { axum::serve(listener, routes).await.expect("serves") });
-        let counts = store::connect_counts(&format!("http://{address}"), &Options::default()).await;
+        let counts = store::connect_repair(&format!("http://{address}"), &Options::default()).await;
         Self { store, counts: counts.expect("a worker's address"), server }
     }
 }
@@ -52,6 +53,17 @@ impl Counts for Fronted {
 }
 
 #[async_trait]
+impl Repair for Fronted {
+    async fn examine(&self, post: &str) -> Result<Examined, StoreError> {
+        self.counts.examine(post).await
+    }
+
+    async fn repair(&self, post: &str, seen: &Examined) -> Result<Repaired, StoreError> {
+        self.counts.repair(post, seen).await
+    }
+}
+
+#[async_trait]
 impl Store for Fronted {
     async fn apply(&self, batch: &Batch, attempt: Attempt) -> Result<Applied, StoreError> {
         self.store.apply(batch, attempt).await
@@ -59,6 +71,14 @@ impl Store for Fronted {
 
     async fn quarantine(&self, poison: &[Quarantined]) -> Result<(), StoreError> {
         self.store.quarantine(poison).await
+    }
+
+    async fn find_quarantined(&self, id: &str) -> Result<Option<Quarantined>, StoreError> {
+        self.store.find_quarantined(id).await
+    }
+
+    async fn discard(&self, ids: &[String]) -> Result<(), StoreError> {
+        self.store.discard(ids).await
     }
 
     async fn membership(&self, post: &str, user: &str) -> Result<Option<Like>, StoreError> {

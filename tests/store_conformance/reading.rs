@@ -199,3 +199,34 @@ pub(crate) async fn quarantine_keeps_two_mebibytes(f: &Fixture) {
     assert_eq!(listed.len(), 1);
     assert_same_poison(&listed[0], &entry);
 }
+
+pub(crate) async fn a_discarded_entry_is_gone_whole_and_the_others_stay(f: &Fixture) {
+    let large = |id| Quarantined { data: vec![7; 2 << 20].into(), ..poison(id, "payload: too long") };
+    f.store.quarantine(&[poison("00aa", "r"), large("00bb"), large("00cc")]).await.expect("kept");
+    let found = f.store.find_quarantined("00bb").await.expect("read").expect("there");
+    assert_same_poison(&found, &large("00bb"));
+    // The same id again, shorter.
+    f.store.quarantine(&[poison("00cc", "r")]).await.expect("kept");
+    f.store.discard(&["00aa".to_owned(), "00bb".to_owned()]).await.expect("discarded");
+    assert!(f.store.find_quarantined("00bb").await.expect("read").is_none());
+    let listed = f.store.quarantined(None, 10).await.expect("a page");
+    assert_eq!(listed.iter().map(|entry| entry.id.as_str()).collect::<Vec<_>>(), ["00cc"]);
+    assert_same_poison(&listed[0], &poison("00cc", "r"));
+    f.store.discard(&["00cc".to_owned()]).await.expect("discarded");
+    assert!(f.store.quarantined(None, 10).await.expect("a page").is_empty());
+    // What comes back under the id of something that was larger is whole.
+    f.store.quarantine(&[poison("00bb", "again")]).await.expect("kept");
+    assert_same_poison(&f.store.quarantined(None, 10).await.expect("a page")[0], &poison("00bb", "again"));
+}
+
+pub(crate) async fn discarding_what_is_not_there_is_no_error(f: &Fixture) {
+    let odd = ["", "0", "00aa/parts/0", "é"].map(str::to_owned);
+    f.store.discard(&odd).await.expect("nothing to do");
+    f.store.discard(&[]).await.expect("nothing to do");
+    for id in &odd {
+        assert!(f.store.find_quarantined(id).await.expect("read").is_none(), "{id}");
+    }
+    f.store.quarantine(&[poison("00aa", "r")]).await.expect("kept");
+    f.store.discard(&["00aa".to_owned(), "00bb".to_owned(), "00aa".to_owned()]).await.expect("discarded");
+    assert!(f.store.find_quarantined("00aa").await.expect("read").is_none());
+}

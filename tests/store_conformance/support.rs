@@ -2,7 +2,7 @@
 
 use hotcount::batch::{Batch, BatchKey};
 use hotcount::event::Like;
-use hotcount::store::{self, Applied, Attempt, Depth, Options, Store, Tally};
+use hotcount::store::{self, Applied, Attempt, Depth, Examined, Options, Repaired, Store, Tally};
 use std::sync::Arc;
 use tempfile::TempDir;
 
@@ -10,6 +10,8 @@ use tempfile::TempDir;
 pub(crate) struct Fixture {
     /// The store under test.
     pub(crate) store: Arc<dyn Store>,
+    /// The same without what it is seen through.
+    direct: Arc<dyn Store>,
     /// Begins every post of the case, so that cases on one server do not meet.
     namespace: String,
     _directory: Option<TempDir>,
@@ -22,7 +24,7 @@ impl Fixture {
         let namespace = format!("t{:016x}-", rand::random::<u64>());
         let options = Options { consumer: format!("{namespace}consumer") };
         let store = store::connect(url, &options).await.expect("the store opens");
-        Self { store, namespace, _directory: None }
+        Self { direct: Arc::clone(&store), store, namespace, _directory: None }
     }
 
     /// A store in a directory that goes with the fixture.
@@ -30,6 +32,11 @@ impl Fixture {
         let directory = TempDir::new().expect("a directory");
         let path = directory.path().to_str().expect("a path in UTF-8").to_owned();
         Self { _directory: Some(directory), ..Self::new(&url(&path)).await }
+    }
+
+    /// The same fixture with another store.
+    pub(crate) fn with(self, store: Arc<dyn Store>) -> Self {
+        Self { direct: Arc::clone(&store), store, ..self }
     }
 
     /// The same fixture, its store used through `store`.
@@ -50,6 +57,16 @@ impl Fixture {
     /// Applies likes in one new batch.
     pub(crate) async fn apply_on(&self, shard: u16, likes: &[Like]) -> Applied {
         self.store.apply(&batch(likes), Attempt::first(shard)).await.expect("applied")
+    }
+
+    /// Makes the shards of a post say `by` more than its members, as something else than hotcount would: a repair that
+    /// believes a wrong reading.
+    pub(crate) async fn make_drift(&self, post: &str, by: i64) {
+        let seen = self.direct.examine(post).await.expect("read");
+        let lying = Tally { count: 0, shards: 0, members: Some(by.max(0).unsigned_abs()) };
+        let lying = Tally { count: (-by).max(0), ..lying };
+        let done = self.direct.repair(post, &Examined { tally: lying, ..seen }).await.expect("written");
+        assert_eq!(done, Repaired::Done);
     }
 
     /// Counts of a post from shards and members.

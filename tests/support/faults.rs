@@ -4,7 +4,8 @@ use async_trait::async_trait;
 use hotcount::batch::Batch;
 use hotcount::event::Like;
 use hotcount::store::{
-    Applied, Attempt, Counts, Depth, ErrorClass, Limits, Listing, Quarantined, Store, StoreError, Tally,
+    Applied, Attempt, Counts, Depth, ErrorClass, Examined, Limits, Listing, Quarantined, Repair, Repaired, Store,
+    StoreError, Tally,
 };
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -70,6 +71,16 @@ impl<S: Store> Counts for Faulty<S> {
 }
 
 #[async_trait]
+impl<S: Store> Repair for Faulty<S> {
+    async fn examine(&self, post: &str) -> Result<Examined, StoreError> {
+        self.inner.examine(post).await
+    }
+    async fn repair(&self, post: &str, seen: &Examined) -> Result<Repaired, StoreError> {
+        self.inner.repair(post, seen).await
+    }
+}
+
+#[async_trait]
 impl<S: Store> Store for Faulty<S> {
     async fn apply(&self, batch: &Batch, attempt: Attempt) -> Result<Applied, StoreError> {
         let fault = (self.script.lock().unwrap())(batch, attempt);
@@ -92,6 +103,14 @@ impl<S: Store> Store for Faulty<S> {
             return Err(StoreError::new(ErrorClass::DidNotCommit, "the quarantine is full, says the test"));
         }
         self.inner.quarantine(poison).await
+    }
+
+    async fn find_quarantined(&self, id: &str) -> Result<Option<Quarantined>, StoreError> {
+        self.inner.find_quarantined(id).await
+    }
+
+    async fn discard(&self, ids: &[String]) -> Result<(), StoreError> {
+        self.inner.discard(ids).await
     }
 
     async fn membership(&self, post: &str, user: &str) -> Result<Option<Like>, StoreError> {

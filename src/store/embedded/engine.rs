@@ -78,6 +78,8 @@ pub(super) struct Engine {
     pub(super) counters: Keyspace,
     /// What every batch since the last checkpoint wrote, by generation and number.
     pub(super) log: Keyspace,
+    /// How often each post was repaired.
+    pub(super) repairs: Keyspace,
     /// The outcome of every batch that changed something, by consumer and batch key.
     pub(super) batches: Keyspace,
     /// Batch keys by the time at which they may go.
@@ -123,6 +125,7 @@ impl Engine {
         let (members, counters) = (db.keyspace("members", plain)?, db.keyspace("counters", plain)?);
         Ok(Self {
             log: db.keyspace("log", log_options)?,
+            repairs: db.keyspace("repairs", plain)?,
             batches: db.keyspace("batches", plain)?,
             expiry: db.keyspace("expiry", plain)?,
             quarantine: db.keyspace("quarantine", plain)?,

@@ -43,10 +43,15 @@ impl From<Instant> for SystemTime {
     }
 }
 
+/// The key of an entry of `consumer`.
+pub(super) fn key(consumer: &str, id: &str) -> Vec<u8> {
+    let mut key = post_prefix(consumer);
+    key.extend_from_slice(id.as_bytes());
+    key
+}
+
 /// The row that keeps `entry` for `consumer`: its key and its value.
 pub(super) fn row(consumer: &str, entry: &Quarantined) -> Result<(Vec<u8>, Vec<u8>), serde_json::Error> {
-    let mut key = post_prefix(consumer);
-    key.extend_from_slice(entry.id.as_bytes());
     let head = serde_json::to_vec(&Head {
         reason: entry.reason.as_str().into(),
         attributes: entry.attributes.as_slice().into(),
@@ -60,7 +65,7 @@ pub(super) fn row(consumer: &str, entry: &Quarantined) -> Result<(Vec<u8>, Vec<u
     value.extend_from_slice(&(head.len() as u64).to_le_bytes());
     value.extend_from_slice(&head);
     value.extend_from_slice(&entry.data);
-    Ok((key, value))
+    Ok((key(consumer, &entry.id), value))
 }
 
 /// The entry that a row keeps.

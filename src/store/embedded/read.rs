@@ -9,7 +9,7 @@ use super::layout::{
 use super::poison;
 use super::table::Table;
 use crate::event::Like;
-use crate::store::{Depth, Listing, Quarantined, Tally};
+use crate::store::{Depth, Examined, Listing, Quarantined, REPAIR_SHARD, Tally};
 use fjall::{Keyspace, Readable, Snapshot};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -40,28 +40,47 @@ impl View {
 
 /// See [`crate::store::Counts::tally`].
 pub(super) fn tally(engine: &Engine, post: &str, depth: Depth) -> Result<Tally, StorageError> {
+    Ok(counts(engine, &post_prefix(post), depth)?.0)
+}
+
+/// See [`crate::store::Repair::examine`].
+pub(super) fn examine(engine: &Engine, post: &str) -> Result<Examined, StorageError> {
     let prefix = post_prefix(post);
+    // Before the counts: a repair in between leaves an old version here, which is refused, never a new one beside old
+    // counts, which would repair twice.
+    let version = version(engine, &prefix)?;
+    let (tally, repaired) = counts(engine, &prefix, Depth::ShardsAndMembers)?;
+    Ok(Examined { tally, repaired, version })
+}
+
+/// How often the post was repaired, as the port's version.
+pub(super) fn version(engine: &Engine, prefix: &[u8]) -> Result<Option<String>, StorageError> {
+    Ok(engine.repairs.get(prefix)?.map(|value| counter(&value)).transpose()?.map(|repairs| repairs.to_string()))
+}
+
+/// The tally, and what the repair shard holds.
+fn counts(engine: &Engine, prefix: &[u8], depth: Depth) -> Result<(Tally, i64), StorageError> {
     let deep = depth == Depth::ShardsAndMembers;
     let (view, (deltas, newest)) = view(engine, |active| {
-        let members = if deep { active.members.copy_of(of_post(&prefix)) } else { Vec::new() };
-        (counters_of(engine, active, &prefix), members)
+        let members = if deep { active.members.copy_of(of_post(prefix)) } else { Vec::new() };
+        (counters_of(engine, active, prefix), members)
     });
     let mut counts: BTreeMap<u16, i64> = BTreeMap::new();
-    for row in view.snapshot.range(&engine.counters, prefix.clone()..after_post(prefix.clone())) {
+    for row in view.snapshot.range(&engine.counters, prefix.to_vec()..after_post(prefix.to_vec())) {
         let (key, value) = row.into_inner()?;
         if key.as_ref() != MERGED_KEY {
             counts.insert(shard_of(&key)?, counter(&value)?);
         }
     }
-    let sealed = view.sealed_counters(engine)?.map(|sealed| counters_of(engine, sealed, &prefix));
+    let sealed = view.sealed_counters(engine)?.map(|sealed| counters_of(engine, sealed, prefix));
     for (shard, delta) in sealed.into_iter().flatten().chain(deltas) {
         *counts.entry(shard).or_default() += delta;
     }
     let mut tally = Tally { count: counts.values().sum(), shards: counts.len() as u64, members: None };
     if deep {
-        tally.members = Some(members(engine, &view, &prefix, &newest)?);
+        tally.members = Some(members(engine, &view, prefix, &newest)?);
     }
-    Ok(tally)
+    Ok((tally, counts.get(&REPAIR_SHARD).copied().unwrap_or_default()))
 }
 
 /// The post's counters in a generation: one lookup for each shard number that occurs there at all.
@@ -212,4 +231,10 @@ pub(super) fn quarantined(
         Ok(poison::read(key.get(consumer.len()..).unwrap_or_default(), &value)?)
     })
     .collect()
+}
+
+/// See [`crate::store::Store::find_quarantined`].
+pub(super) fn find_quarantined(engine: &Engine, id: &str) -> Result<Option<Quarantined>, StorageError> {
+    let row = engine.quarantine.get(poison::key(&engine.config.consumer, id))?;
+    Ok(row.map(|row| poison::read(id.as_bytes(), &row)).transpose()?)
 }

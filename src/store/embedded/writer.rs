@@ -5,80 +5,16 @@
 //! the sync, nobody of the group is told that it worked.
 
 use super::engine::{Engine, Generation};
-use super::layout::{LOG_HEAD, log_key, membership, post_prefix, push_member_record, push_post, push_shard, record};
+use super::job::{Correction, Job, Outcome, Prepared};
+use super::layout::{LOG_HEAD, counter, log_key, membership, post_prefix, push_post, push_shard, record};
+use super::read;
 use super::table::push_counter_record;
 use super::{BATCH_KEY_LIFETIME, StorageError};
-use crate::batch::{Batch, BatchKey};
-use crate::event::Like;
 use crate::membership::{Decision, decide};
-use crate::store::{Applied, Attempt, ErrorClass, StoreError};
+use crate::store::{Applied, REPAIR_SHARD, Repaired, StoreError};
 use fjall::{OwnedWriteBatch, PersistMode};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use tokio::sync::{mpsc, oneshot};
-
-/// What a task asks of the writer.
-pub(super) enum Job {
-    /// Applies a batch.
-    Apply(Box<Prepared>, oneshot::Sender<Result<Applied, StoreError>>),
-    /// Keeps rows of the quarantine.
-    Quarantine(Vec<(Vec<u8>, Vec<u8>)>, oneshot::Sender<Result<(), StoreError>>),
-}
-
-/// A batch made ready by the task that brings it, so that the one writer has less to do.
-pub(super) struct Prepared {
-    key: BatchKey,
-    shard: u16,
-    likes: Vec<Like>,
-    /// A membership record for each like.
-    records: Vec<u8>,
-    /// For each like the hash of its key and where its record begins.
-    places: Vec<(u32, u32)>,
-}
-
-impl Prepared {
-    /// Writes each like as the record that it becomes if it is written.
-    pub(super) fn new(engine: &Engine, batch: &Batch, attempt: Attempt) -> Self {
-        let likes = batch.likes().to_vec();
-        let text: usize = likes.iter().map(Like::text_bytes).sum();
-        let mut records = Vec::with_capacity(text + likes.len() * 16);
-        let mut places = Vec::with_capacity(likes.len());
-        let mut prefix = Vec::new();
-        for likes in batch.by_post() {
-            prefix.clear();
-            push_post(&mut prefix, likes[0].post());
-            for like in likes {
-                let at = push_member_record(&mut records, &prefix, like);
-                let hash = record(&records[at..]).map_or(0, |record| engine.hasher.hash(record.key));
-                // A batch is far below 4 GiB: a store's limits see to it.
-                places.push((hash, at as u32));
-            }
-        }
-        Self { key: batch.key(), shard: attempt.shard, likes, records, places }
-    }
-
-    fn bytes(&self) -> usize {
-        self.records.len()
-    }
-}
-
-impl Job {
-    fn bytes(&self) -> usize {
-        match self {
-            Job::Apply(batch, _) => batch.bytes(),
-            Job::Quarantine(rows, _) => rows.iter().map(|(_, row)| row.len()).sum(),
-        }
-    }
-
-    /// Answers a job of a group that failed.
-    fn refuse(self, message: &str) {
-        let error = StoreError::new(ErrorClass::CannotWork, message);
-        // Nobody waits when the caller has gone; its batch comes back under the same key or another.
-        match self {
-            Job::Apply(_, reply) => drop(reply.send(Err(error))),
-            Job::Quarantine(_, reply) => drop(reply.send(Err(error))),
-        }
-    }
-}
+use tokio::sync::mpsc;
 
 /// How many jobs share one sync at most.
 const GROUP_JOBS: usize = 64;
@@ -133,17 +69,14 @@ impl<'a> Writer<'a> {
                 group.push(next);
             }
             match self.commit(&group) {
-                Ok(outcomes) => group.drain(..).zip(outcomes).for_each(|(job, applied)| match job {
-                    Job::Apply(_, reply) => drop(reply.send(Ok(applied))),
-                    Job::Quarantine(_, reply) => drop(reply.send(Ok(()))),
-                }),
+                Ok(outcomes) => group.drain(..).zip(outcomes).for_each(|(job, outcome)| job.answer(outcome)),
                 Err(error) => group.drain(..).for_each(|job| job.refuse(&error.message)),
             }
         }
     }
 
     /// One group, durable when this answers.
-    fn commit(&mut self, group: &[Job]) -> Result<Vec<Applied>, StoreError> {
+    fn commit(&mut self, group: &[Job]) -> Result<Vec<Outcome>, StoreError> {
         self.engine.working()?;
         if self.engine.tables().active.record_bytes() >= self.engine.config.generation_bytes {
             self.engine.seal()?;
@@ -163,20 +96,29 @@ impl<'a> Writer<'a> {
     }
 
     /// Decides and commits the jobs one after the other; each sees what the ones before it wrote.
-    fn write(&mut self, group: &[Job]) -> Result<Vec<Applied>, StorageError> {
+    fn write(&mut self, group: &[Job]) -> Result<Vec<Outcome>, StorageError> {
         let engine = self.engine;
         let tables = engine.tables();
         group
             .iter()
             .map(|job| match job {
-                Job::Apply(batch, _) => self.apply(&tables.active, tables.sealed.as_deref(), batch),
+                Job::Apply(batch, _) => {
+                    Ok(Outcome::Applied(self.apply(&tables.active, tables.sealed.as_deref(), batch)?))
+                }
+                Job::Repair(correction, _) => Ok(Outcome::Repaired(self.repair(&tables.active, correction)?)),
+                Job::Discard(keys, _) => {
+                    let mut commit = engine.db.batch();
+                    keys.iter().for_each(|key| commit.remove(&engine.quarantine, key.as_slice()));
+                    commit.commit()?;
+                    Ok(Outcome::Quarantine)
+                }
                 Job::Quarantine(rows, _) => {
                     let mut commit = engine.db.batch();
                     for (key, row) in rows {
                         commit.insert(&engine.quarantine, key.as_slice(), row.as_slice());
                     }
                     commit.commit()?;
-                    Ok(Applied::default())
+                    Ok(Outcome::Quarantine)
                 }
             })
             .collect()
@@ -247,15 +189,9 @@ impl<'a> Writer<'a> {
         let members = (self.entry.len() - LOG_HEAD) as u32;
         self.entry[..LOG_HEAD].copy_from_slice(&members.to_le_bytes());
         for (first, sum) in sums {
-            self.counter_key.clear();
-            push_post(&mut self.counter_key, batch.likes[first].post());
-            push_shard(&mut self.counter_key, batch.shard);
-            push_counter_record(&mut self.entry, &self.counter_key, sum);
-            self.pending.counters.add(engine.hasher.hash(&self.counter_key), &self.counter_key, sum);
-            self.pending.shards.insert(batch.shard);
+            self.add(batch.likes[first].post(), batch.shard, sum);
         }
-        let number = active.log_entries + self.pending.log_entries;
-        self.pending.log_entries += 1;
+        let number = self.next_number(active);
         // One commit: a crash keeps all of the batch or nothing of it.
         let expires = now_s() + BATCH_KEY_LIFETIME.as_secs();
         let mut commit = OwnedWriteBatch::with_capacity(engine.db.clone(), 3);
@@ -264,6 +200,43 @@ impl<'a> Writer<'a> {
         commit.insert(&engine.batches, batch_key, write_outcome(&applied));
         commit.commit()?;
         Ok(applied)
+    }
+
+    /// Only this thread writes versions, so what it reads here is what it replaces. The version and the entry of the log
+    /// change in one commit.
+    fn repair(&mut self, active: &Generation, correction: &Correction) -> Result<Repaired, StorageError> {
+        let engine = self.engine;
+        let prefix = post_prefix(&correction.post);
+        if read::version(engine, &prefix)? != correction.version {
+            return Ok(Repaired::Refused);
+        }
+        let repairs = engine.repairs.get(&prefix)?.map_or(Ok(0), |value| counter(&value))?;
+        self.entry.clear();
+        self.entry.extend_from_slice(&[0; LOG_HEAD]);
+        self.add(&correction.post, REPAIR_SHARD, correction.delta);
+        let number = self.next_number(active);
+        let mut commit = engine.db.batch();
+        commit.insert(&engine.log, log_key(active.number, number), self.entry.as_slice());
+        commit.insert(&engine.repairs, prefix, (repairs + 1).to_le_bytes());
+        commit.commit()?;
+        Ok(Repaired::Done)
+    }
+
+    /// Adds to a counter, in the entry of the log and in memory.
+    fn add(&mut self, post: &str, shard: u16, delta: i64) {
+        self.counter_key.clear();
+        push_post(&mut self.counter_key, post);
+        push_shard(&mut self.counter_key, shard);
+        push_counter_record(&mut self.entry, &self.counter_key, delta);
+        self.pending.counters.add(self.engine.hasher.hash(&self.counter_key), &self.counter_key, delta);
+        self.pending.shards.insert(shard);
+    }
+
+    /// The number of the next entry of the log in the active generation.
+    fn next_number(&mut self, active: &Generation) -> u64 {
+        let number = active.log_entries + self.pending.log_entries;
+        self.pending.log_entries += 1;
+        number
     }
 
     /// Makes a durable group visible, whole.

@@ -31,6 +31,9 @@ pub enum MembersBy {
     Scan,
 }
 
+/// The id of the shard that repairs write; workers write numbered ones.
+pub(super) const REPAIR: &str = "repair";
+
 /// A database, the names of the collections in it, and the consumer whose batches and poison these are.
 #[derive(Clone, Debug)]
 pub struct Address {

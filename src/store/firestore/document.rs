@@ -93,6 +93,16 @@ pub(super) fn write_key(name: String, applied: Applied, posts: usize, expire_at:
     }
 }
 
+/// The write of a whole document, which holds only under a condition.
+pub(super) fn replace_if(condition: ConditionType, name: String, fields: HashMap<String, Value>) -> Write {
+    Write {
+        update_mask: None,
+        update_transforms: Vec::new(),
+        current_document: Some(Precondition { condition_type: Some(condition) }),
+        operation: Some(Operation::Update(document(name, fields))),
+    }
+}
+
 /// The outcome that a batch key holds.
 pub(super) fn read_key(document: &Document) -> Result<Applied, StoreError> {
     let number = |field: &str| u64::try_from(int_of(document, field)?).map_err(|_| spoiled(document, field));
@@ -123,7 +133,7 @@ pub(super) fn read_member(document: &Document, post: &str, user: &str) -> Result
     Ok(Like::new(post, user, event_id, liked, int_of(document, "order")?))
 }
 
-/// The count that a shard holds. Only increments write it, so anything but an integer comes from outside.
+/// The count that a shard holds. Only increments and repairs write it, so anything but an integer comes from outside.
 pub(super) fn read_shard(document: &Document) -> Result<i64, StoreError> {
     int_of(document, "count")
 }

@@ -4,6 +4,7 @@ use super::document::{count, document, field, int_of, spoiled, text, text_of, ti
 use super::read::{ascending, by_name, collection, reference};
 use super::{Firestore, MAX_COMMIT_BYTES, MAX_WRITES, failure};
 use crate::store::{Quarantined, StoreError};
+use gcloud_sdk::google::firestore::v1::structured_query::Projection;
 use gcloud_sdk::google::firestore::v1::value::ValueType;
 use gcloud_sdk::google::firestore::v1::write::Operation;
 use gcloud_sdk::google::firestore::v1::{ArrayValue, Cursor, Document, MapValue, StructuredQuery, Value, Write};
@@ -17,6 +18,12 @@ const PART_BYTES: usize = 900 << 10;
 /// What a write takes beside the bytes that are counted: names of fields, and the document's own.
 const WRITE_OVERHEAD_BYTES: usize = 4 << 10;
 
+/// The collection under an entry that continues its payload.
+const PARTS: &str = "parts";
+
+/// What is tried, in errors.
+const KEEP: &str = "keep poison";
+
 impl Firestore {
     /// Keeps the entries in their order. Parts come before the entry that needs them, so whoever sees an entry finds all
     /// of it; a crash in between leaves parts that the redelivery writes again.
@@ -26,18 +33,18 @@ impl Firestore {
         for entry in poison {
             for (write, size) in self.poison_writes(entry) {
                 if !writes.is_empty() && (bytes + size > MAX_COMMIT_BYTES || writes.len() == MAX_WRITES) {
-                    self.commit_poison(std::mem::take(&mut writes)).await?;
+                    self.commit_poison(std::mem::take(&mut writes), KEEP).await?;
                     bytes = 0;
                 }
                 bytes += size;
                 writes.push(write);
             }
         }
-        if writes.is_empty() { Ok(()) } else { self.commit_poison(writes).await }
+        if writes.is_empty() { Ok(()) } else { self.commit_poison(writes, KEEP).await }
     }
 
-    async fn commit_poison(&self, writes: Vec<Write>) -> Result<(), StoreError> {
-        self.commit(writes).await.map_err(|status| failure((status, "keep poison")))
+    async fn commit_poison(&self, writes: Vec<Write>, tried: &'static str) -> Result<(), StoreError> {
+        self.commit(writes).await.map_err(|status| failure((status, tried)))
     }
 
     /// The writes of one entry, each with about its bytes.
@@ -95,6 +102,42 @@ impl Firestore {
         Ok(entries)
     }
 
+    /// One entry of this consumer.
+    pub(super) async fn find_poison(&self, id: &str) -> Result<Option<Quarantined>, StoreError> {
+        if !is_entry(id) {
+            return Ok(None);
+        }
+        let name = self.address.poison(id);
+        let mut found = self.get(vec![name.clone()], None).await.map_err(failure)?;
+        match found.remove(&name) {
+            Some(document) => Ok(Some(self.read_poison(id.to_owned(), &document).await?)),
+            None => Ok(None),
+        }
+    }
+
+    /// Deletes entries. An entry and its parts go in one commit: without its parts it could not be read, and without it
+    /// nobody would find the parts.
+    pub(super) async fn discard_poison(&self, ids: &[String]) -> Result<(), StoreError> {
+        let mut writes = Vec::new();
+        for id in ids.iter().filter(|id| is_entry(id)) {
+            let name = self.address.poison(id);
+            let query = StructuredQuery {
+                select: Some(Projection { fields: vec![by_name()] }),
+                from: collection(PARTS.to_owned(), false),
+                ..Default::default()
+            };
+            // All there are: a payload that was replaced by a shorter one has left more than its size says.
+            let parts = self.query(name.clone(), query, None, "list the parts of poison").await?;
+            let names = parts.into_iter().map(|part| part.name).chain([name]);
+            let deletes: Vec<Write> = names.map(delete).collect();
+            if !writes.is_empty() && writes.len() + deletes.len() > MAX_WRITES {
+                self.commit_poison(std::mem::take(&mut writes), "delete poison").await?;
+            }
+            writes.extend(deletes);
+        }
+        if writes.is_empty() { Ok(()) } else { self.commit_poison(writes, "delete poison").await }
+    }
+
     async fn read_poison(&self, id: String, document: &Document) -> Result<Quarantined, StoreError> {
         let mut data = bytes_of(document)?.to_vec();
         let size = usize::try_from(int_of(document, "size")?).map_err(|_| spoiled(document, "size"))?;
@@ -131,7 +174,16 @@ impl Firestore {
 
 /// Part `n` of an entry, counted from 0; the entry's own document holds what comes before it.
 fn part_name(entry: &str, n: usize) -> String {
-    format!("{entry}/parts/{n}")
+    format!("{entry}/{PARTS}/{n}")
+}
+
+/// Whether an entry may have this id; one with a slash would name a document below another entry.
+fn is_entry(id: &str) -> bool {
+    !id.is_empty() && !id.contains('/')
+}
+
+fn delete(name: String) -> Write {
+    Write { operation: Some(Operation::Delete(name)), ..Default::default() }
 }
 
 /// Writes the whole document, whatever was there: the same poison again is one entry.

@@ -36,20 +36,21 @@ impl Firestore {
             Depth::Shards => None,
             Depth::ShardsAndMembers => Some(self.now().await?),
         };
-        let query = StructuredQuery { from: collection(self.address.shards(), false), ..Default::default() };
-        let documents = self.query(self.address.post(post), query, read_time, "read shards").await?;
-        let mut tally = Tally { shards: documents.len() as u64, ..Tally::default() };
-        for document in &documents {
-            tally.count = tally.count.saturating_add(read_shard(document)?);
-        }
+        let mut tally = sum(&self.read_shards(post, read_time).await?)?;
         if let Some(read_time) = read_time {
             tally.members = Some(self.count_members(post, read_time).await?);
         }
         Ok(tally)
     }
 
+    /// All shard documents of a post, the repair shard included.
+    pub(super) async fn read_shards(&self, post: &str, at: Option<Timestamp>) -> Result<Vec<Document>, StoreError> {
+        let query = StructuredQuery { from: collection(self.address.shards(), false), ..Default::default() };
+        self.query(self.address.post(post), query, at, "read shards").await
+    }
+
     /// The database's time now.
-    async fn now(&self) -> Result<Timestamp, StoreError> {
+    pub(super) async fn now(&self) -> Result<Timestamp, StoreError> {
         let request = BatchGetDocumentsRequest {
             database: self.address.database_path(),
             documents: vec![self.address.nothing()],
@@ -61,7 +62,7 @@ impl Firestore {
         read_time.ok_or_else(|| odd("a read came without its read time"))
     }
 
-    async fn count_members(&self, post: &str, read_time: Timestamp) -> Result<u64, StoreError> {
+    pub(super) async fn count_members(&self, post: &str, read_time: Timestamp) -> Result<u64, StoreError> {
         let query = StructuredQuery {
             from: collection(self.address.likes(), false),
             r#where: Some(match (self.address.members_by(), cell_post(post)) {
@@ -218,6 +219,15 @@ impl Firestore {
         self.bill.read(documents.len());
         Ok(documents)
     }
+}
+
+/// The tally of shard documents.
+pub(super) fn sum(shards: &[Document]) -> Result<Tally, StoreError> {
+    let mut tally = Tally { shards: shards.len() as u64, ..Tally::default() };
+    for shard in shards {
+        tally.count = tally.count.saturating_add(read_shard(shard)?);
+    }
+    Ok(tally)
 }
 
 /// One collection, or all collections of that name anywhere below.

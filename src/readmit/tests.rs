@@ -1,0 +1,84 @@
+//! What leaves the quarantine, and what stays there.
+
+use super::*;
+use crate::event::OrderPolicy;
+use crate::store::memory;
+use crate::store::{Depth, quarantine_id};
+use bytes::Bytes;
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use std::time::{Duration, UNIX_EPOCH};
+
+fn event(user: &str, kind: &str, version: &str) -> String {
+    format!(
+        r#"{{"eventId":"e","type":"{kind}","postId":"p","userId":"{user}","occurredAt":"2026-01-01T00:00:00Z"{version}}}"#
+    )
+}
+
+/// A store with these payloads in its quarantine, as if they had come from a broker.
+async fn quarantine(payloads: &[&str]) -> (Arc<dyn Store>, Vec<Quarantined>) {
+    let store: Arc<dyn Store> = Arc::new(memory::Memory::default());
+    let entry = |(n, payload): (usize, &&str)| Quarantined {
+        id: quarantine_id("pubsub://demo/likes", Some(&n.to_string()), payload.as_bytes()),
+        reason: "version: missing, and it is the order".to_owned(),
+        data: Bytes::copy_from_slice(payload.as_bytes()),
+        attributes: Vec::new(),
+        source: "pubsub://demo/likes".to_owned(),
+        message_id: Some(n.to_string()),
+        published_at: Some(UNIX_EPOCH),
+        received_at: UNIX_EPOCH + Duration::from_secs(1),
+        delivery_attempt: None,
+    };
+    let entries: Vec<_> = payloads.iter().enumerate().map(entry).collect();
+    store.quarantine(&entries).await.expect("kept");
+    (store, entries)
+}
+
+async fn readmit_all(store: &Arc<dyn Store>, entries: Vec<Quarantined>, config: Config) -> Vec<Fate> {
+    let mut rng = SmallRng::seed_from_u64(1);
+    let (fates, ended) = readmit(store, entries, config, CancellationToken::new(), Arc::default(), &mut rng).await;
+    ended.expect("memory works");
+    fates
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_counts_now_leaves_the_quarantine_and_what_is_poison_stays_under_its_id() {
+    // One is from the time after its own message, one is liked twice, one has no version.
+    let payloads = [event("a", "like.added", ""), event("a", "like.added", ""), "rubbish".to_owned()];
+    let (store, entries) = quarantine(&payloads.each_ref().map(String::as_str)).await;
+    let fates = readmit_all(&store, entries.clone(), Config::default()).await;
+    assert_eq!(fates[..2], [Fate::Counted, Fate::Counted]);
+    assert!(matches!(&fates[2], Fate::StillPoison(why) if why.field == "payload"), "{fates:?}");
+    let tally = store.tally("p", Depth::ShardsAndMembers).await.expect("a tally");
+    assert_eq!((tally.count, tally.drift()), (1, Some(0)));
+    let left = store.quarantined(None, 10).await.expect("a page");
+    assert_eq!(left.len(), 1);
+    assert_eq!((&left[0].id, &left[0].reason), (&entries[2].id, &entries[2].reason), "as it was kept first");
+    // The same again, as after a crash before the deletion.
+    store.quarantine(&entries[..1]).await.expect("kept");
+    assert_eq!(readmit_all(&store, entries[..1].to_vec(), Config::default()).await, [Fate::Counted]);
+    assert_eq!(store.tally("p", Depth::Shards).await.expect("a tally").count, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_order_policy_is_what_a_readmission_is_for() {
+    let payload = event("a", "like.added", "");
+    let (store, entries) = quarantine(&[&payload]).await;
+    let by_version = Config { order: OrderPolicy::Version, ..Config::default() };
+    let fates = readmit_all(&store, entries.clone(), by_version).await;
+    assert!(matches!(&fates[0], Fate::StillPoison(why) if why.field == "version"), "{fates:?}");
+    assert_eq!(readmit_all(&store, entries, Config::default()).await, [Fate::Counted]);
+    assert!(store.quarantined(None, 10).await.expect("a page").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interrupted_readmission_leaves_what_it_did_not_count() {
+    let payload = event("a", "like.added", "");
+    let (store, entries) = quarantine(&[&payload]).await;
+    let (shutdown, mut rng) = (CancellationToken::new(), SmallRng::seed_from_u64(1));
+    shutdown.cancel();
+    let (fates, ended) = readmit(&store, entries, Config::default(), shutdown, Arc::default(), &mut rng).await;
+    ended.expect("memory works");
+    assert_eq!(fates, [Fate::Left]);
+    assert_eq!(store.quarantined(None, 10).await.expect("a page").len(), 1);
+}
