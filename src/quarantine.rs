@@ -3,7 +3,7 @@
 use crate::ack::{Confirmation, Settlement};
 use crate::backoff::Backoff;
 use crate::event::Poison;
-use crate::flush::now;
+use crate::flush::{Drain, now};
 use crate::progress::Progress;
 use crate::receipt::Receipt;
 use crate::store::{ErrorClass, Store, StoreError};
@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
 /// Poison that is kept with one call: a payload may have 10 MiB, and a commit of Firestore takes as much.
 const ENTRIES_A_CALL: usize = 50;
@@ -39,7 +39,7 @@ pub struct Quarantine {
     /// How long an entry is tried again before it is left to redelivery.
     pub retry_deadline: Duration,
     /// When everything must be given up, once a shutdown has begun.
-    pub drain_deadline: watch::Receiver<Option<Instant>>,
+    pub drain: Arc<Drain>,
 }
 
 impl Quarantine {
@@ -84,7 +84,7 @@ impl Quarantine {
             };
             failures += 1;
             let wait = self.backoff.wait(failures, rng);
-            let deadline = self.drain_deadline.borrow().map_or(give_up, |drain| drain.min(give_up));
+            let deadline = self.drain.deadline().map_or(give_up, |drain| drain.min(give_up));
             if error.class == ErrorClass::BatchCannotWork || now() + wait >= deadline {
                 tracing::error!(
                     deliveries = poison.len(),
