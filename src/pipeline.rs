@@ -69,7 +69,7 @@ pub async fn run(
     shutdown: CancellationToken,
     progress: Arc<Progress>,
 ) -> Result<Report, EngineError> {
-    config.check(&store.limits(), source.max_lease())?;
+    config.check(&store.limits(), source.max_lease(), source.streams())?;
     let mut engine = Engine::start(Arc::clone(&source), store, config, Arc::clone(&progress));
     let ended = engine.until_the_pullers_end(&shutdown).await;
     progress.set_pulling(false);
@@ -180,6 +180,7 @@ impl Engine {
                 confirmations: shared.confirmations.clone(),
                 order: config.order,
                 backoff: config.flush.backoff,
+                most: pull::deliveries_a_pull(config.max_held_deliveries, source.streams()),
                 stop: engine.stop_pulling.clone(),
             };
             engine.pullers.spawn(puller.run(config.seed_of("puller", number)));
