@@ -2,9 +2,11 @@
 //!
 //! Acknowledging comes last. A receipt that is dropped on any way out of here means redelivery, never loss.
 
+mod drain;
 mod keys;
 mod piece;
 
+pub use drain::Drain;
 pub use keys::{BatchKeys, LaneKeys};
 
 use crate::ack::{Confirmation, Settlement};
@@ -23,7 +25,7 @@ use rand::rngs::SmallRng;
 use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
 /// A batch that failed so often in a row is halved, whatever the class: "too large" hides behind several codes.
 const HALVE_AFTER: u32 = 3;
@@ -71,7 +73,7 @@ pub struct Shared {
     /// Where acknowledgements wait for the broker's answer.
     pub confirmations: mpsc::Sender<Confirmation>,
     /// When everything must be given up, once a shutdown has begun.
-    pub drain_deadline: watch::Receiver<Option<Instant>>,
+    pub drain: Arc<Drain>,
     /// The policy.
     pub config: Config,
 }
@@ -119,7 +121,7 @@ impl Lane {
             let started = now();
             let answer = tokio::select! {
                 biased;
-                () = self.expire(deadline) => {
+                () = self.shared.drain.expire(deadline) => {
                     self.leave(piece);
                     continue;
                 }
@@ -145,7 +147,7 @@ impl Lane {
                     let wait = self.shared.config.backoff.wait(piece.state.failures.max(1), &mut self.rng);
                     tokio::select! {
                         biased;
-                        () = self.expire(deadline) => self.leave(piece),
+                        () = self.shared.drain.expire(deadline) => self.leave(piece),
                         () = tokio::time::sleep(wait) => pieces.push(piece),
                     }
                 }
@@ -161,7 +163,7 @@ impl Lane {
                         // At the deadline the next turn drops what is left.
                         tokio::select! {
                             biased;
-                            () = self.expire(deadline) => {}
+                            () = self.shared.drain.expire(deadline) => {}
                             () = tokio::time::sleep(wait) => {}
                         }
                     }
@@ -305,21 +307,6 @@ impl Lane {
         drop(piece);
         self.shared.progress.leave(deliveries);
         self.shared.progress.give_up();
-    }
-
-    /// Returns at the batch's own deadline, or at the drain's where that comes first.
-    async fn expire(&self, batch_deadline: Instant) {
-        let mut drain = self.shared.drain_deadline.clone();
-        loop {
-            let deadline = drain.borrow_and_update().map_or(batch_deadline, |d| d.min(batch_deadline));
-            tokio::select! {
-                () = tokio::time::sleep_until(deadline.into()) => return,
-                changed = drain.changed() => if changed.is_err() {
-                    // Nobody is left who could begin a shutdown.
-                    return tokio::time::sleep_until(deadline.into()).await;
-                },
-            }
-        }
     }
 }
 

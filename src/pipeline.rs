@@ -11,7 +11,7 @@ pub use config::{Config, Conflict};
 
 use crate::ack::Confirmation;
 use crate::aggregate::{Aggregator, Budget, Sealed};
-use crate::flush::{self, Lane, now};
+use crate::flush::{self, Drain, Lane, now};
 use crate::progress::{Counted, Progress};
 use crate::quarantine::Quarantine;
 use crate::receipt::{Held, Receipt};
@@ -22,7 +22,7 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use std::sync::Arc;
 use std::time::Instant;
-use tokio::sync::{Mutex, Notify, mpsc, watch};
+use tokio::sync::{Mutex, Notify, mpsc};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -69,7 +69,7 @@ pub async fn run(
     shutdown: CancellationToken,
     progress: Arc<Progress>,
 ) -> Result<Report, EngineError> {
-    config.check(&store.limits(), source.max_lease())?;
+    config.check(&store.limits(), source.max_lease(), source.streams())?;
     let mut engine = Engine::start(Arc::clone(&source), store, config, Arc::clone(&progress));
     let ended = engine.until_the_pullers_end(&shutdown).await;
     progress.set_pulling(false);
@@ -109,7 +109,7 @@ struct Work {
 struct Engine {
     work: Arc<Work>,
     stop_pulling: CancellationToken,
-    drain_deadline: watch::Sender<Option<Instant>>,
+    drain: Arc<Drain>,
     drain_timeout: std::time::Duration,
     poison: Option<mpsc::Sender<(Receipt, crate::event::Poison)>>,
     confirmations: Option<mpsc::Sender<Confirmation>>,
@@ -124,7 +124,7 @@ impl Engine {
         let limits = store.limits();
         let aggregator = Arc::new(Aggregator::new(config.aggregate(&limits)));
         let held = Held::new(Budget::new(config.max_held_deliveries, config.max_held_bytes));
-        let (drain_deadline, drain) = watch::channel(None);
+        let drain = Arc::new(Drain::default());
         let (poison, poison_in) = mpsc::channel(config.max_held_poison());
         let (confirmations, confirmations_in) = mpsc::channel(MAX_CONFIRMATIONS);
         let work = Arc::new(Work {
@@ -141,7 +141,7 @@ impl Engine {
             confirmations: confirmations.clone(),
             backoff: config.flush.backoff,
             retry_deadline: config.flush.retry_deadline,
-            drain_deadline: drain.clone(),
+            drain: Arc::clone(&drain),
         };
         let shared = Arc::new(flush::Shared {
             store,
@@ -150,13 +150,13 @@ impl Engine {
             progress: Arc::clone(&progress),
             poison: poison.clone(),
             confirmations: confirmations.clone(),
-            drain_deadline: drain,
+            drain: Arc::clone(&drain),
             config: config.flush,
         });
         let mut engine = Self {
             work,
             stop_pulling,
-            drain_deadline,
+            drain,
             drain_timeout: config.drain_timeout,
             poison: Some(poison.clone()),
             confirmations: Some(confirmations),
@@ -180,6 +180,7 @@ impl Engine {
                 confirmations: shared.confirmations.clone(),
                 order: config.order,
                 backoff: config.flush.backoff,
+                most: pull::deliveries_a_pull(config.max_held_deliveries, source.streams()),
                 stop: engine.stop_pulling.clone(),
             };
             engine.pullers.spawn(puller.run(config.seed_of("puller", number)));
@@ -210,7 +211,7 @@ impl Engine {
     /// Flushes what is held. Stages end in the order of the flow: each is closed when nothing before it can send.
     async fn drain(&mut self, asked_to_stop: bool) -> Result<(), EngineError> {
         if asked_to_stop {
-            self.drain_deadline.send_replace(Some(now() + self.drain_timeout));
+            self.drain.begin(now() + self.drain_timeout);
         }
         self.work.no_more.cancel();
         while let Some(ended) = self.lanes.join_next().await {
@@ -281,6 +282,7 @@ impl Work {
                 return Some(sealed);
             }
             tokio::select! {
+                biased;
                 () = ready => {}
                 () = self.no_more.cancelled() => {}
                 () = until(due_at) => {}
@@ -302,13 +304,14 @@ async fn confirm(mut incoming: mpsc::Receiver<Confirmation>, progress: Arc<Progr
     let mut open = true;
     while open || !waiting.is_empty() {
         tokio::select! {
-            confirmation = incoming.recv(), if open && waiting.len() < MAX_CONFIRMATIONS => match confirmation {
-                Some(confirmation) => waiting.push(confirmation),
-                None => open = false,
-            },
+            biased;
             Some(answer) = waiting.next() => if let Err(error) = answer {
                 progress.unconfirmed_ack();
                 tracing::debug!("{error}");
+            },
+            confirmation = incoming.recv(), if open && waiting.len() < MAX_CONFIRMATIONS => match confirmation {
+                Some(confirmation) => waiting.push(confirmation),
+                None => open = false,
             },
         }
     }

@@ -3,7 +3,7 @@
 use crate::ack::{Confirmation, Settlement};
 use crate::backoff::Backoff;
 use crate::event::Poison;
-use crate::flush::now;
+use crate::flush::{Drain, now};
 use crate::progress::Progress;
 use crate::receipt::Receipt;
 use crate::store::{ErrorClass, Store, StoreError};
@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
 /// Poison that is kept with one call: a payload may have 10 MiB, and a commit of Firestore takes as much.
 const ENTRIES_A_CALL: usize = 50;
@@ -23,6 +23,15 @@ const LOG_EVERY: Duration = Duration::from_secs(60);
 
 /// Reasons told apart in the log at once; the reasons carry text from outside, so their number needs a limit.
 const MAX_REASONS: usize = 1_000;
+
+/// Entries that failed together so often in a row are halved.
+const HALVE_AFTER: u32 = 3;
+
+/// Entries that are kept with one call.
+struct Group {
+    poison: Vec<(Receipt, Poison)>,
+    failures: u32,
+}
 
 /// Moves poison into the store's quarantine, then acknowledges it.
 pub struct Quarantine {
@@ -39,7 +48,7 @@ pub struct Quarantine {
     /// How long an entry is tried again before it is left to redelivery.
     pub retry_deadline: Duration,
     /// When everything must be given up, once a shutdown has begun.
-    pub drain_deadline: watch::Receiver<Option<Instant>>,
+    pub drain: Arc<Drain>,
 }
 
 impl Quarantine {
@@ -63,38 +72,72 @@ impl Quarantine {
         Ok(())
     }
 
+    /// Keeps the entries, or drops those that cannot be kept in time. What fails together is halved, as a batch is: an
+    /// entry that the store refuses must not take others with it, and "too large" hides behind several codes.
     async fn keep(&self, poison: Vec<(Receipt, Poison)>, rng: &mut SmallRng) -> Result<(), StoreError> {
-        let entries: Vec<_> = poison.iter().map(|(receipt, why)| receipt.quarantined(&self.source, why)).collect();
         let give_up = now() + self.retry_deadline;
-        let mut failures = 0;
-        loop {
-            let error = match self.store.quarantine(&entries).await {
+        let mut groups = vec![Group { poison, failures: 0 }];
+        while let Some(mut group) = groups.pop() {
+            let entries: Vec<_> =
+                group.poison.iter().map(|(receipt, why)| receipt.quarantined(&self.source, why)).collect();
+            let answer = tokio::select! {
+                biased;
+                () = self.drain.expire(give_up) => {
+                    self.leave(group, "there is no more time");
+                    continue;
+                }
+                answer = self.store.quarantine(&entries) => answer,
+            };
+            let error = match answer {
                 Ok(()) => {
-                    for (receipt, reason) in poison {
-                        self.progress.quarantine(reason.field);
-                        if let Some(confirmation) = receipt.settle(&Settlement::Quarantined(reason)) {
-                            // Closed only when the worker is being torn down; then nobody waits for the answer.
-                            let _ = self.confirmations.send(confirmation).await;
-                        }
-                    }
-                    return Ok(());
+                    self.settle(group).await;
+                    continue;
                 }
                 Err(error) if error.class == ErrorClass::CannotWork => return Err(error),
                 Err(error) => error,
             };
-            failures += 1;
-            let wait = self.backoff.wait(failures, rng);
-            let deadline = self.drain_deadline.borrow().map_or(give_up, |drain| drain.min(give_up));
-            if error.class == ErrorClass::BatchCannotWork || now() + wait >= deadline {
-                tracing::error!(
-                    deliveries = poison.len(),
-                    "poison could not be quarantined and is left to redelivery: {error}"
-                );
-                self.progress.leave(poison.len());
-                return Ok(());
+            group.failures += 1;
+            let failures = group.failures;
+            let refused = error.class == ErrorClass::BatchCannotWork;
+            if group.poison.len() == 1 {
+                if refused {
+                    self.leave(group, &error.message);
+                } else {
+                    groups.push(group);
+                }
+            } else {
+                if refused || failures.is_multiple_of(HALVE_AFTER) {
+                    let half = group.poison.len() / 2;
+                    groups.push(Group { poison: group.poison.split_off(half), failures });
+                }
+                groups.push(group);
             }
-            tokio::time::sleep(wait).await;
+            // Also after an entry was left: a broker that delivers it again at once is not to be asked at the speed of the
+            // CPU. At the deadline the next turn drops what is left.
+            tokio::select! {
+                biased;
+                () = self.drain.expire(give_up) => {}
+                () = tokio::time::sleep(self.backoff.wait(failures, rng)) => {}
+            }
         }
+        Ok(())
+    }
+
+    async fn settle(&self, group: Group) {
+        for (receipt, reason) in group.poison {
+            self.progress.quarantine(reason.field);
+            if let Some(confirmation) = receipt.settle(&Settlement::Quarantined(reason)) {
+                // Closed only when the worker is being torn down; then nobody waits for the answer.
+                let _ = self.confirmations.send(confirmation).await;
+            }
+        }
+    }
+
+    fn leave(&self, group: Group, why: &str) {
+        let deliveries = group.poison.len();
+        tracing::error!(deliveries, "poison could not be quarantined and is left to redelivery: {why}");
+        drop(group);
+        self.progress.leave(deliveries);
     }
 }
 

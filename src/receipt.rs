@@ -37,17 +37,39 @@ impl Held {
         Metric::HeldBytes.set(self.budget.bytes());
     }
 
-    /// Waits until there is room for at least one delivery, and says for how many.
-    pub async fn room(&self) -> usize {
+    /// Waits until there is room for at least one delivery, and reserves it for `most` at most.
+    pub async fn reserve(self: &Arc<Self>, most: usize) -> Reserved {
         loop {
             // Registered before the look, so that a release in between is not missed.
             let released = self.room.notified();
-            let room = self.budget.room();
-            if room > 0 {
-                return room;
+            let deliveries = self.budget.reserve(most);
+            if deliveries > 0 {
+                return Reserved { held: Arc::clone(self), deliveries };
             }
             released.await;
         }
+    }
+}
+
+/// Room for deliveries that are asked for. To be dropped when what came is held.
+#[derive(Debug)]
+pub struct Reserved {
+    held: Arc<Held>,
+    deliveries: usize,
+}
+
+impl Reserved {
+    /// For how many.
+    #[must_use]
+    pub fn deliveries(&self) -> usize {
+        self.deliveries
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.held.budget.unreserve(self.deliveries);
+        self.held.room.notify_waiters();
     }
 }
 

@@ -170,6 +170,24 @@ fn only_the_pipeline_spawns_tasks() {
     }
 }
 
+/// `select!` looks at its branches in a random order unless told otherwise, and a `watch` channel wakes in one.
+#[test]
+fn the_engine_leaves_nothing_to_chance_but_its_seed() {
+    for path in rust_files(&root().join("src")) {
+        let module = module_of(&path);
+        if ["cli", "face", "load", "main", "source/http", "source/pubsub"].contains(&module.as_str()) {
+            continue;
+        }
+        let code = code_of(&path);
+        for select in code.split("select! {").skip(1) {
+            assert!(select.trim_start().starts_with("biased;"), "{}: a select! without `biased;`", path.display());
+        }
+        for forbidden in ["sync::watch", "watch::channel", "RandomState::new", "rand::rng()", "random_seed"] {
+            assert!(!code.contains(forbidden), "{} has {forbidden}", path.display());
+        }
+    }
+}
+
 #[test]
 fn every_file_is_short_enough_to_be_one_idea() {
     for folder in ["src", "tests", "benches", "examples"] {

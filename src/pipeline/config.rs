@@ -59,11 +59,12 @@ impl Default for Config {
 pub struct Conflict(pub String);
 
 impl Config {
-    /// Refuses settings that cannot work together, or with the store's limits and the source's lease.
+    /// Refuses settings that cannot work together, or with the store's limits, or with the lease and the number of streams
+    /// of the source.
     ///
     /// # Errors
     /// The first conflict found.
-    pub fn check(&self, limits: &Limits, max_lease: Option<Duration>) -> Result<(), Conflict> {
+    pub fn check(&self, limits: &Limits, max_lease: Option<Duration>, streams: usize) -> Result<(), Conflict> {
         let refuse = |text: String| Err(Conflict(text));
         let writes = self.batch_writes.unwrap_or(limits.max_writes);
         if writes < 3 {
@@ -81,6 +82,12 @@ impl Config {
         if self.max_held_deliveries < full {
             return refuse(format!(
                 "--max-held {} is less than the {full} likes of a full batch (--batch-writes {writes}), so no batch could ever fill",
+                self.max_held_deliveries
+            ));
+        }
+        if self.max_held_deliveries < streams {
+            return refuse(format!(
+                "--max-held {} is less than the {streams} streams of --source, so some of them could never be pulled",
                 self.max_held_deliveries
             ));
         }
@@ -173,18 +180,19 @@ mod tests {
     fn sentence(change: impl FnOnce(&mut Config)) -> String {
         let mut config = Config::default();
         change(&mut config);
-        config.check(&LIMITS, Some(Duration::from_secs(3_600))).expect_err("a conflict").0
+        config.check(&LIMITS, Some(Duration::from_secs(3_600)), 600).expect_err("a conflict").0
     }
 
     #[test]
     fn the_defaults_work_together() {
-        assert_eq!(Config::default().check(&LIMITS, Some(Duration::from_secs(3_600))), Ok(()));
+        assert_eq!(Config::default().check(&LIMITS, Some(Duration::from_secs(3_600)), 32), Ok(()));
     }
 
     #[test]
     fn a_conflict_names_both_settings() {
         let cases = [
             (sentence(|c| c.max_held_deliveries = 100), ["--max-held 100", "--batch-writes 500"]),
+            (sentence(|c| c.max_held_deliveries = 550), ["--max-held 550", "600 streams of --source"]),
             (sentence(|c| c.linger = Duration::from_secs(3_600)), ["--linger-ms 3600000", "--source keeps a lease"]),
             (
                 sentence(|c| c.flush.retry_deadline = Duration::from_secs(3_600)),
@@ -198,7 +206,7 @@ mod tests {
             }
         }
         let short = Limits { batch_key_lifetime: Some(Duration::from_secs(60)), ..LIMITS };
-        let sentence = Config::default().check(&short, None).expect_err("a conflict").0;
+        let sentence = Config::default().check(&short, None, 1).expect_err("a conflict").0;
         assert!(sentence.contains("batch_key_lifetime_s") && sentence.contains("--retry-deadline-s"), "{sentence}");
     }
 

@@ -20,6 +20,12 @@ use tokio_util::sync::CancellationToken;
 /// Deliveries taken at once. About a third of a millisecond of decoding, so that one task does not keep a thread long.
 const MAX_PULL: usize = 1_000;
 
+/// What one stream asks for at once. A stream that waits for messages keeps its room reserved, so all of them together
+/// ask for no more than half of the window: a single busy one still has the other half.
+pub(super) fn deliveries_a_pull(max_held: usize, streams: usize) -> usize {
+    (max_held / (2 * streams.max(1))).clamp(1, MAX_PULL)
+}
+
 /// The pause after poison was dropped for want of room: a broker that delivers it again at once is not to be asked at
 /// the speed of the CPU.
 const PAUSE_AFTER_DROPPED_POISON: Duration = Duration::from_millis(10);
@@ -35,6 +41,8 @@ pub(super) struct Puller {
     pub(super) confirmations: mpsc::Sender<Confirmation>,
     pub(super) order: OrderPolicy,
     pub(super) backoff: Backoff,
+    /// See [`deliveries_a_pull`].
+    pub(super) most: usize,
     pub(super) stop: CancellationToken,
 }
 
@@ -73,13 +81,14 @@ impl Puller {
         let mut stream = self.source.open(self.number).await?;
         loop {
             self.progress.store_works().await;
-            let room = self.held.room().await.min(MAX_PULL);
-            let deliveries = self.pull(&mut *stream, room).await?;
+            let room = self.held.reserve(self.most).await;
+            let deliveries = self.pull(&mut *stream, room.deliveries()).await?;
             if deliveries.is_empty() {
                 return Ok(());
             }
             *failures = 0;
             let taken = self.take(deliveries);
+            drop(room);
             for confirmation in taken.confirmations {
                 // Closed only when the worker is being torn down; then nobody waits for the broker's answer.
                 let _ = self.confirmations.send(confirmation).await;

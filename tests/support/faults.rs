@@ -36,24 +36,28 @@ impl Fault {
 }
 
 type Script = Box<dyn FnMut(&Batch, Attempt) -> Fault + Send>;
+type QuarantineScript = Box<dyn FnMut(&[Quarantined]) -> Fault + Send>;
 
 /// Wraps a store; the script decides about every call.
 pub(crate) struct Faulty<S> {
     pub(crate) inner: Arc<S>,
     script: Mutex<Script>,
-    quarantine_works: bool,
+    quarantine_script: Mutex<QuarantineScript>,
 }
 
 impl<S: Store> Faulty<S> {
     pub(crate) fn new(inner: Arc<S>, script: impl FnMut(&Batch, Attempt) -> Fault + Send + 'static) -> Arc<Self> {
-        Arc::new(Self { inner, script: Mutex::new(Box::new(script)), quarantine_works: true })
+        let quarantine_script: QuarantineScript = Box::new(|_| Fault::default());
+        Arc::new(Self { inner, script: Mutex::new(Box::new(script)), quarantine_script: Mutex::new(quarantine_script) })
     }
 
-    pub(crate) fn without_quarantine(
-        inner: Arc<S>,
-        script: impl FnMut(&Batch, Attempt) -> Fault + Send + 'static,
+    /// The same with a script for the quarantine.
+    pub(crate) fn quarantining(
+        self: Arc<Self>,
+        script: impl FnMut(&[Quarantined]) -> Fault + Send + 'static,
     ) -> Arc<Self> {
-        Arc::new(Self { inner, script: Mutex::new(Box::new(script)), quarantine_works: false })
+        *self.quarantine_script.lock().unwrap() = Box::new(script);
+        self
     }
 }
 
@@ -99,10 +103,14 @@ impl<S: Store> Store for Faulty<S> {
     }
 
     async fn quarantine(&self, poison: &[Quarantined]) -> Result<(), StoreError> {
-        if !self.quarantine_works {
-            return Err(StoreError::new(ErrorClass::DidNotCommit, "the quarantine is full, says the test"));
+        let fault = (self.quarantine_script.lock().unwrap())(poison);
+        if !fault.delay.is_zero() {
+            tokio::time::sleep(fault.delay).await;
         }
-        self.inner.quarantine(poison).await
+        match fault.error {
+            None => self.inner.quarantine(poison).await,
+            Some(class) => Err(StoreError::new(class, "a fault of the test")),
+        }
     }
 
     async fn find_quarantined(&self, id: &str) -> Result<Option<Quarantined>, StoreError> {
