@@ -251,7 +251,16 @@ impl Lane {
             return Ok(Next::Retry(piece));
         }
         // Its effect may be durable through another batch; then it only has to be settled.
-        match self.shared.store.membership(like.post(), like.user()).await {
+        let deadline = piece.sealed.oldest() + self.shared.config.retry_deadline;
+        let stored = tokio::select! {
+            biased;
+            () = self.shared.drain.expire(deadline) => {
+                self.leave(piece);
+                return Ok(Next::Done);
+            }
+            stored = self.shared.store.membership(like.post(), like.user()) => stored,
+        };
+        match stored {
             Ok(Some(stored)) if like.membership().cmp_newness(&stored.membership()).is_le() => {
                 let same = stored.liked() == like.liked();
                 let applied = Applied { duplicates: u64::from(same), stale: u64::from(!same), ..Applied::default() };

@@ -15,6 +15,7 @@ use hotcount::pipeline::Config;
 use hotcount::store::{Depth, Store};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::task::JoinSet;
 
 /// What became of a run.
 pub(crate) struct Outcome {
@@ -84,13 +85,14 @@ async fn suffer(world: &Arc<World>, broker: &Arc<Broker>) {
         times.iter_mut().skip(3).for_each(|time| *time = burst + *time % (length + 1));
     }
     times.sort_unstable();
+    let mut again = JoinSet::new();
     for (n, time) in times.into_iter().enumerate() {
         tokio::time::sleep_until(world.at(Duration::from_millis(time))).await;
         let event = events::draw(world, n);
         broker.publish(&event);
         while world.strikes(Kind::SameEventAgain) {
             let (world, broker, event) = (Arc::clone(world), Arc::clone(broker), event.clone());
-            tokio::spawn(async move {
+            again.spawn(async move {
                 let longest = world.one_of(&[0, 1_000, span]);
                 tokio::time::sleep(world.millis(0..=longest)).await;
                 broker.publish(&event);
@@ -98,6 +100,8 @@ async fn suffer(world: &Arc<World>, broker: &Arc<Broker>) {
         }
     }
     tokio::time::sleep_until(world.at(world.plan.span)).await;
+    // What comes after everything is settled would find no worker.
+    again.join_all().await;
 }
 
 /// The second phase: no more faults.
