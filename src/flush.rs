@@ -113,7 +113,7 @@ impl Lane {
         // one part again and again, never all of them.
         let mut pieces = vec![Piece::new(sealed)];
         while let Some(mut piece) = pieces.pop() {
-            let deadline = piece.sealed.oldest() + self.shared.config.retry_deadline;
+            let deadline = self.deadline_of(&piece);
             let attempt = piece.next_attempt(self.shard.current());
             let started = now();
             let answer = tokio::select! {
@@ -168,6 +168,11 @@ impl Lane {
             }
         }
         Ok(())
+    }
+
+    /// When a piece is given up, unless a drain's deadline comes first.
+    fn deadline_of(&self, piece: &Piece) -> Instant {
+        piece.sealed.oldest() + self.shared.config.retry_deadline
     }
 
     /// Decides by class what follows a failed attempt.
@@ -248,7 +253,15 @@ impl Lane {
             return Ok(Next::Retry(piece));
         }
         // Its effect may be durable through another batch; then it only has to be settled.
-        match self.shared.store.membership(like.post(), like.user()).await {
+        let stored = tokio::select! {
+            biased;
+            () = self.shared.drain.expire(self.deadline_of(&piece)) => {
+                self.leave(piece);
+                return Ok(Next::Done);
+            }
+            stored = self.shared.store.membership(like.post(), like.user()) => stored,
+        };
+        match stored {
             Ok(Some(stored)) if like.membership().cmp_newness(&stored.membership()).is_le() => {
                 let same = stored.liked() == like.liked();
                 let applied = Applied { duplicates: u64::from(same), stale: u64::from(!same), ..Applied::default() };

@@ -61,6 +61,25 @@ async fn a_like_that_the_store_refuses_is_isolated_and_what_was_folded_into_it_c
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_shutdown_while_a_refused_like_is_looked_up_ends_at_its_deadline() {
+    let (source, memory) = (Messages::default(), Arc::new(Memory::default()));
+    let store = Faulty::new(memory.clone(), |batch, _| {
+        let bad = batch.likes().iter().any(|l| l.event_id() == "e9");
+        if bad { Fault::before(ErrorClass::BatchCannotWork) } else { no_fault() }
+    });
+    for n in [1, 9] {
+        source.publish(event(n, "p", &format!("u{n}"), true, 1)).expect("room");
+    }
+    let worker = Worker::start(&source, store.reading_in(Duration::from_secs(1_000_000)), config());
+    until("the healthy like is settled", || source.totals().counted == 1).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let asked = tokio::time::Instant::now();
+    let report = worker.stop().await;
+    assert_eq!((report.counted.left, source.totals().waiting), (1, 1));
+    assert!(asked.elapsed() <= config().drain_timeout + Duration::from_millis(10), "{:?}", asked.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_store_that_refuses_every_like_stops_the_worker_and_quarantines_nothing() {
     let (source, memory) = (Messages::default(), Arc::new(Memory::default()));
     let store = Faulty::new(memory.clone(), |_, _| Fault::before(ErrorClass::BatchCannotWork));

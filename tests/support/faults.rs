@@ -42,12 +42,24 @@ pub(crate) struct Faulty<S> {
     pub(crate) inner: Arc<S>,
     script: Mutex<Script>,
     quarantine_script: Mutex<QuarantineScript>,
+    reads_take: Mutex<Duration>,
 }
 
 impl<S: Store> Faulty<S> {
     pub(crate) fn new(inner: Arc<S>, script: impl FnMut(&Batch, Attempt) -> Fault + Send + 'static) -> Arc<Self> {
         let quarantine_script: QuarantineScript = Box::new(|_| Fault::default());
-        Arc::new(Self { inner, script: Mutex::new(Box::new(script)), quarantine_script: Mutex::new(quarantine_script) })
+        Arc::new(Self {
+            inner,
+            script: Mutex::new(Box::new(script)),
+            quarantine_script: Mutex::new(quarantine_script),
+            reads_take: Mutex::default(),
+        })
+    }
+
+    /// The same with reads that take so long.
+    pub(crate) fn reading_in(self: Arc<Self>, reads_take: Duration) -> Arc<Self> {
+        *self.reads_take.lock().unwrap() = reads_take;
+        self
     }
 
     /// The same with a script for the quarantine.
@@ -103,6 +115,8 @@ impl<S: Store> Store for Faulty<S> {
     }
 
     async fn membership(&self, post: &str, user: &str) -> Result<Option<Like>, StoreError> {
+        let reads_take = *self.reads_take.lock().unwrap();
+        tokio::time::sleep(reads_take).await;
         self.inner.membership(post, user).await
     }
 
