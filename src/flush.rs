@@ -116,7 +116,7 @@ impl Lane {
         // one part again and again, never all of them.
         let mut pieces = vec![Piece::new(sealed)];
         while let Some(mut piece) = pieces.pop() {
-            let deadline = piece.sealed.oldest() + self.shared.config.retry_deadline;
+            let deadline = self.deadline_of(&piece);
             let attempt = piece.next_attempt(self.shard.current());
             let started = now();
             let answer = tokio::select! {
@@ -171,6 +171,11 @@ impl Lane {
             }
         }
         Ok(())
+    }
+
+    /// When a piece is given up, unless a drain's deadline comes first.
+    fn deadline_of(&self, piece: &Piece) -> Instant {
+        piece.sealed.oldest() + self.shared.config.retry_deadline
     }
 
     /// Decides by class what follows a failed attempt.
@@ -251,10 +256,9 @@ impl Lane {
             return Ok(Next::Retry(piece));
         }
         // Its effect may be durable through another batch; then it only has to be settled.
-        let deadline = piece.sealed.oldest() + self.shared.config.retry_deadline;
         let stored = tokio::select! {
             biased;
-            () = self.shared.drain.expire(deadline) => {
+            () = self.shared.drain.expire(self.deadline_of(&piece)) => {
                 self.leave(piece);
                 return Ok(Next::Done);
             }

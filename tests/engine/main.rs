@@ -1,4 +1,4 @@
-//! The engine on a paused clock: faults, drains, budgets. Source and store are the test's own.
+//! The engine on a paused clock: faults, drains, budgets, one at a time. All of them together are in `tests/simulation`.
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot set up its parts fails")]
 
@@ -15,10 +15,8 @@ use hotcount::progress::Progress;
 use hotcount::reader;
 use hotcount::source::memory::{self, Finish, Memory as Messages};
 use hotcount::store::memory::Memory;
-use hotcount::store::{Counts, Depth, ErrorClass, Listing, Store};
-use rand::rngs::SmallRng;
-use rand::{RngExt, SeedableRng};
-use std::collections::{BTreeMap, BTreeSet};
+use hotcount::store::{Counts, Depth, ErrorClass, Store};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -230,68 +228,4 @@ async fn batch_keys_that_are_seeded_replay_and_lanes_share_none() {
     assert_eq!(first, again, "one seed, so the second worker draws what the first one drew");
     assert_eq!(first.iter().map(|key| *key.as_bytes()).collect::<BTreeSet<_>>().len(), first.len(), "{first:?}");
     assert_ne!(two_workers(seeded(6)).await.1, one);
-}
-
-/// One run with every kind of fault, by seed: the outcome is known from the events alone.
-async fn simulate(seed: u64) {
-    let mut rng = SmallRng::seed_from_u64(seed);
-    let (source, memory) =
-        (Messages::new(memory::Config { streams: 2, ..Default::default() }), Arc::new(Memory::default()));
-    let mut newest: BTreeMap<(u64, u64), (i64, String, bool)> = BTreeMap::new();
-    for n in 0..600 {
-        let (post, user) = (rng.random_range(0..4_u64) * rng.random_range(0..2), rng.random_range(0..60));
-        let (liked, order) = (rng.random_bool(0.7), rng.random_range(0..30));
-        let payload = event(n, &format!("p{post}"), &format!("u{user}"), liked, order);
-        let copies = if rng.random_bool(0.2) { rng.random_range(1..4) } else { 1 };
-        for _ in 0..copies {
-            source.publish(payload.clone()).expect("room");
-        }
-        let like = (order, format!("e{n}"), liked);
-        let entry = newest.entry((post, user)).or_insert_with(|| like.clone());
-        if (like.0, like.1.as_bytes()) > (entry.0, entry.1.as_bytes()) {
-            *entry = like;
-        }
-    }
-    let mut faults = SmallRng::seed_from_u64(seed ^ 0xFA);
-    let script = move |batch: &hotcount::batch::Batch, _| {
-        let delay = Duration::from_millis(faults.random_range(0..3_000));
-        let class = match faults.random_range(0..8) {
-            0 => Some(ErrorClass::Unknown),
-            1 => Some(ErrorClass::DidNotCommit),
-            2 => Some(ErrorClass::Contended(vec![faults.random_range(0..batch.likes().len())])),
-            _ => None,
-        };
-        let applies = class == Some(ErrorClass::Unknown) && faults.random_bool(0.5);
-        Fault { delay, error: class, applies }
-    };
-    let store = Faulty::new(memory.clone(), script);
-    // Two workers after each other: the first is stopped in the middle with a drain too short for some of its batches.
-    let seeded = |seed| Config { seed, batch_keys: BatchKeys::Seeded(seed), ..config() };
-    let hasty = Config { drain_timeout: Duration::from_millis(500), ..seeded(seed) };
-    let first = Worker::start(&source, store.clone(), hasty);
-    until("some are settled", || source.totals().counted > 100).await;
-    let report = first.stop().await;
-    assert!(report.counted.left <= 50, "seed {seed}");
-    let report = Worker::start(&source, store, seeded(seed + 1)).finish().await;
-    assert_eq!(report.counted.left, 0, "seed {seed}");
-    let mut expected: BTreeMap<String, (i64, Option<u64>)> = BTreeMap::new();
-    for ((post, _), (_, _, liked)) in &newest {
-        let entry = expected.entry(format!("p{post}")).or_insert((0, Some(0)));
-        if *liked {
-            *entry = (entry.0 + 1, entry.1.map(|m| m + 1));
-        }
-    }
-    for (post, outcome) in expected {
-        assert_eq!(count(&*memory, &post).await, outcome, "seed {seed}, post {post}");
-    }
-    assert_eq!(source.totals().waiting + source.totals().held, 0, "seed {seed}");
-    let _ = memory.posts(Listing::Shards, None, 10).await;
-}
-
-#[test]
-fn whatever_fails_and_whenever_a_worker_stops_the_counts_follow_from_the_events_alone() {
-    for seed in 0..100 {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-        runtime.block_on(simulate(seed));
-    }
 }

@@ -31,7 +31,7 @@ use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 const REPLAYS: &str = "a_seed_replays_exactly";
-const SEEDS: &str = "whatever_happens_the_counts_follow_from_the_events_alone";
+const SEEDS: &str = "whatever_fails_and_whenever_a_worker_stops_the_counts_follow_from_the_events_alone";
 
 /// A planted bug must be caught within so many seeds.
 const SEEDS_A_DOUBLE: u64 = 200;

@@ -59,6 +59,7 @@ const ODDS: &[(Kind, f64)] = &[
     (Kind::StreamCut, 0.03),
     (Kind::OpenRefused, 0.1),
     (Kind::Replayed, 0.08),
+    (Kind::SourceGone, 0.01),
     (Kind::NamelessRefusal, 0.3),
     (Kind::Contended, 0.03),
     (Kind::FailedBefore, 0.08),
@@ -93,7 +94,10 @@ impl Plan {
             store,
             order: [OrderPolicy::Version, OrderPolicy::OccurredAt, OrderPolicy::None][dice.random_range(0..5) % 3],
             workers: dice.random_range(2..=5),
-            events: dice.random_range(10..=120),
+            events: {
+                let most = [20, 20, 60, 120][dice.random_range(0..4)];
+                dice.random_range(5..=most)
+            },
             posts: dice.random_range(1..=4),
             users: [2, 5, 20, 60][dice.random_range(0..4)],
             span: Duration::from_secs(dice.random_range(20..=1_200)),

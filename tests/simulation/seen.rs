@@ -35,6 +35,7 @@ kinds! {
     UnconfirmedAck = "acks not confirmed",
     StreamCut = "streams cut",
     OpenRefused = "streams that did not open",
+    SourceGone = "times a worker was told that there is no such subscription",
     Replayed = "replays of everything from the beginning",
     // What the store does.
     Commit = "commits that were applied",

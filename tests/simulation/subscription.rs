@@ -45,6 +45,9 @@ impl Source for Subscription {
         if self.broker.world.strikes(Kind::OpenRefused) {
             return Err(cut("the stream does not open"));
         }
+        if self.broker.world.strikes(Kind::SourceGone) {
+            return Err(SourceError { transient: false, ..cut("there is no such subscription") });
+        }
         self.broker.world.say(format_args!("{} opens stream {number}", self.life));
         let generation = self.broker.generation.load(Ordering::Relaxed);
         Ok(Box::new(Open { broker: Arc::clone(&self.broker), life: Arc::clone(&self.life), generation }))

@@ -180,13 +180,16 @@ impl Crew {
                     says(format_args!("counted {:?}", progress.counted()));
                 }
             }
+            Ok(Err(EngineError::Source(error))) if !self.world.is_calm_for(Duration::from_secs(90)) => {
+                self.world.say(format_args!("{life} stops, because the source cannot work: {error}"));
+            }
             Ok(Err(error)) => says(format_args!("ended: {error}")),
         }
     }
 
     /// Something happens to the worker of a slot, again and again.
     pub(crate) async fn trouble(self: Arc<Self>, slot: usize) {
-        let longest = (self.world.plan.span.as_millis() as u64 / 6).max(2);
+        let longest = (self.world.plan.span.as_millis() as u64 / 4).max(2);
         loop {
             tokio::time::sleep(self.world.millis(1..=longest)).await;
             let Some(life) = locked(&self.lives)[slot].clone() else { continue };

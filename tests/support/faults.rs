@@ -7,7 +7,6 @@ use hotcount::store::{
     Applied, Attempt, Counts, Depth, ErrorClass, Examined, Limits, Listing, Quarantined, Repair, Repaired, Store,
     StoreError, Tally,
 };
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -44,19 +43,23 @@ pub(crate) struct Faulty<S> {
     pub(crate) inner: Arc<S>,
     script: Mutex<Script>,
     quarantine_script: Mutex<QuarantineScript>,
-    memberships_hang: AtomicBool,
+    reads_take: Mutex<Duration>,
 }
 
 impl<S: Store> Faulty<S> {
     pub(crate) fn new(inner: Arc<S>, script: impl FnMut(&Batch, Attempt) -> Fault + Send + 'static) -> Arc<Self> {
         let quarantine_script: QuarantineScript = Box::new(|_| Fault::default());
-        let (script, quarantine_script) = (Mutex::new(Box::new(script) as Script), Mutex::new(quarantine_script));
-        Arc::new(Self { inner, script, quarantine_script, memberships_hang: AtomicBool::new(false) })
+        Arc::new(Self {
+            inner,
+            script: Mutex::new(Box::new(script)),
+            quarantine_script: Mutex::new(quarantine_script),
+            reads_take: Mutex::default(),
+        })
     }
 
-    /// The same, whose memberships are never answered.
-    pub(crate) fn hanging_when_read(self: Arc<Self>) -> Arc<Self> {
-        self.memberships_hang.store(true, Ordering::Relaxed);
+    /// The same with reads that take so long.
+    pub(crate) fn reading_in(self: Arc<Self>, reads_take: Duration) -> Arc<Self> {
+        *self.reads_take.lock().unwrap() = reads_take;
         self
     }
 
@@ -131,9 +134,8 @@ impl<S: Store> Store for Faulty<S> {
     }
 
     async fn membership(&self, post: &str, user: &str) -> Result<Option<Like>, StoreError> {
-        if self.memberships_hang.load(Ordering::Relaxed) {
-            std::future::pending::<()>().await;
-        }
+        let reads_take = *self.reads_take.lock().unwrap();
+        tokio::time::sleep(reads_take).await;
         self.inner.membership(post, user).await
     }
 
