@@ -83,7 +83,7 @@ fn ask(question: &str, choice: &str, input: &mut impl BufRead, output: &mut impl
     input.read_line(&mut line)?;
     Ok(match line.trim().to_ascii_lowercase().as_str() {
         "y" | "yes" => Answer::Yes,
-        "a" | "all" if choice.contains("all") => Answer::All,
+        "a" | "all" if choice.contains("[a]ll") => Answer::All,
         _ => Answer::No,
     })
 }
