@@ -48,6 +48,9 @@ struct State {
 struct Refused {
     commits: u64,
     alone: bool,
+    /// Whether its effect was durable at every refusal: then each look after one finds it, and there is nothing to
+    /// quarantine. A lane that looked before may still be on its way into the quarantine.
+    durable: bool,
 }
 
 /// The auditor of one run.
@@ -110,9 +113,11 @@ impl Auditor {
         let mut state = locked(&self.state);
         for (member, wish) in batch.likes().iter().map(in_own_words) {
             let commits = life.numbers().commits;
+            let durable = self.books.member(&member).is_some_and(|stored| stored >= wish);
             let key = (life.slot, life.number, member, wish);
-            let refused = state.refused.entry(key).or_insert(Refused { commits, alone: false });
+            let refused = state.refused.entry(key).or_insert(Refused { commits, alone: false, durable });
             refused.alone |= batch.likes().len() == 1;
+            refused.durable &= durable;
         }
     }
 
@@ -174,6 +179,9 @@ impl Auditor {
                     let refused = state.refused.get(&key);
                     if !refused.is_some_and(|r| r.alone && life.numbers().commits > r.commits) {
                         self.world.violated(format_args!("{life} quarantines the healthy m{number}, {meaning}: {why}"));
+                    }
+                    if refused.is_some_and(|r| r.durable) {
+                        self.world.violated(format_args!("{life} quarantines m{number}, {meaning}, which is counted"));
                     }
                     state.quarantined.insert((member.clone(), wish.clone()));
                 }

@@ -85,6 +85,18 @@ pub(crate) fn heartbeat(world: &World, n: usize) -> Event {
     like(world, "pulse", n as u64, format!("pulse-{n}"), false)
 }
 
+/// A careless publisher: the same event says the opposite.
+pub(crate) fn opposite(world: &World, event: &Event) -> Option<Event> {
+    let Meaning::Like(member, wish) = &event.meaning else { return None };
+    if world.plan.order == OrderPolicy::None || !world.strikes(Kind::SameIdOtherWish) {
+        return None;
+    }
+    let (this, other) = if wish.removal { ("removed", "added") } else { ("added", "removed") };
+    let text = String::from_utf8_lossy(&event.payload).replace(&format!("like.{this}"), &format!("like.{other}"));
+    let wish = Wish { removal: !wish.removal, ..wish.clone() };
+    Some(Event { payload: text.into_bytes(), meaning: Meaning::Like(member.clone(), wish) })
+}
+
 fn like(world: &World, post: &str, user: u64, event: String, removal: bool) -> Event {
     let kind = if removal { "like.removed" } else { "like.added" };
     // A number and its text are the same user.

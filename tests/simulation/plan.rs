@@ -49,6 +49,7 @@ pub(crate) struct Plan {
 /// happens to a worker is thrown for once in a while of some seconds to minutes.
 const ODDS: &[(Kind, f64)] = &[
     (Kind::SameEventAgain, 0.08),
+    (Kind::SameIdOtherWish, 0.05),
     (Kind::Undecodable, 0.04),
     (Kind::RefusedLike, 0.02),
     (Kind::TwinDelivery, 0.04),
@@ -67,6 +68,7 @@ const ODDS: &[(Kind, f64)] = &[
     (Kind::LandedLate, 0.05),
     (Kind::Slow, 0.05),
     (Kind::FailedRead, 0.05),
+    (Kind::ShortAnswer, 0.04),
     (Kind::Outage, 0.1),
     (Kind::KeysExpired, 0.1),
     (Kind::Crash, 0.12),
@@ -88,7 +90,10 @@ impl Plan {
         let store = if dice.random_bool(0.7) { StoreKind::Firestore } else { StoreKind::Memory };
         let too_large = [Code::ResourceExhausted, Code::Unknown, Code::InvalidArgument][dice.random_range(0..3)];
         let largest = dice.random_range(3..12);
-        let max_lease = Duration::from_secs([60, 300, 1_200][dice.random_range(0..3)]);
+        let largest_commit = dice.random_bool(0.2).then_some((largest, too_large));
+        // To halve a batch until it fits takes some minutes where "too large" looks like an outage, so a lease is longer.
+        let leases: &[u64] = if largest_commit.is_some() { &[1_200] } else { &[60, 300, 1_200] };
+        let max_lease = Duration::from_secs(leases[dice.random_range(0..leases.len())]);
         let plan = Self {
             seed,
             store,
@@ -106,7 +111,7 @@ impl Plan {
             max_lease,
             redelivery_delay: Duration::from_millis([300, 1_000, 10_000][dice.random_range(0..3)]),
             latency: Duration::from_millis([1, 50, 400][dice.random_range(0..3)]),
-            largest_commit: dice.random_bool(0.2).then_some((largest, too_large)),
+            largest_commit,
             double,
             odds,
         };

@@ -89,13 +89,18 @@ async fn suffer(world: &Arc<World>, broker: &Arc<Broker>) {
     for (n, time) in times.into_iter().enumerate() {
         tokio::time::sleep_until(world.at(Duration::from_millis(time))).await;
         let event = events::draw(world, n);
+        if let Some(opposite) = events::opposite(world, &event) {
+            broker.publish(&opposite);
+        }
         broker.publish(&event);
         while world.strikes(Kind::SameEventAgain) {
             let (world, broker, event) = (Arc::clone(world), Arc::clone(broker), event.clone());
             again.spawn(async move {
                 let longest = world.one_of(&[0, 1_000, span]);
                 tokio::time::sleep(world.millis(0..=longest)).await;
-                broker.publish(&event);
+                if !world.is_calm() {
+                    broker.publish(&event);
+                }
             });
         }
     }
@@ -118,7 +123,7 @@ async fn settle(crew: &Arc<Crew>) {
                 .violated(format_args!("after {:?} without faults these are open: {open:?}", world.plan.patience()));
         }
         // A like that the store refuses waits for another one that it takes; there is always traffic.
-        if broker.waits_for_traffic() {
+        if broker.waits_for_traffic(heartbeats) {
             broker.publish(&events::heartbeat(world, heartbeats));
             heartbeats += 1;
         }
