@@ -130,8 +130,9 @@ impl Lane {
             let took = now().saturating_duration_since(started);
             let next = match answer {
                 Ok(applied) => {
-                    if applied.applied > 0 {
-                        self.shard.committed(piece.sealed.likes(), took, &mut self.rng);
+                    // Only a commit that wrote says how busy the shard is; an answer from the batch key is a read.
+                    if !applied.replayed && applied.applied > 0 {
+                        self.shard.committed(applied.applied, took, &mut self.rng);
                     }
                     self.settle(piece, &applied, took).await;
                     Next::Done

@@ -28,7 +28,7 @@ const SLOW_IN_A_ROW: u32 = 3;
 /// taken for what it is after about forty commits.
 const FORGETTING: f64 = 1.0 / 64.0;
 
-/// Sizes are told apart by their number of bits; 500 writes have nine.
+/// Sizes are told apart by their number of bits; 500 likes have nine.
 const SIZES: usize = 17;
 
 /// A lane's shard number.
@@ -54,10 +54,10 @@ impl LaneShard {
         self.current
     }
 
-    /// A commit of `writes` documents on this number was answered after `took`. Slow ones in a row make the lane pick
+    /// A commit that wrote so many likes on this number was answered after `took`. Slow ones in a row make the lane pick
     /// again: somebody else is on this number.
-    pub fn committed(&mut self, writes: usize, took: Duration, rng: &mut impl Rng) {
-        let size = (usize::BITS - writes.leading_zeros()) as usize;
+    pub fn committed(&mut self, likes: u64, took: Duration, rng: &mut impl Rng) {
+        let size = (u64::BITS - likes.leading_zeros()) as usize;
         let quickest = &mut self.quickest[size.min(SIZES - 1)];
         let took = took.as_secs_f64();
         let slow = quickest.is_some_and(|quickest| took > quickest * SLOW);

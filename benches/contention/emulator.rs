@@ -2,14 +2,14 @@
 
 use crate::Arguments;
 use crate::bare::{self, Documents};
-use crate::feed::Feed;
+use crate::feed::{self, Feed};
 use crate::meter::Metered;
 use crate::rounds::Rounds;
 use crate::row::{Measured, Row, Strategy, rate};
 use crate::support::emulators::unique;
 use crate::transaction::Guarded;
 use crate::workers::{self, Workers};
-use hotcount::load::{Config as Load, MAX_EVENTS, Shape};
+use hotcount::load::Shape;
 use hotcount::store::firestore::{Address, Firestore};
 use hotcount::store::{Counts, Depth, Listing, Store};
 use std::sync::Arc;
@@ -94,14 +94,7 @@ async fn guarded(address: &Address, writers: usize, shards: u16, arguments: &Arg
 
 async fn engine(address: &Address, writers: usize, shards: u16, arguments: &Arguments) -> Measured {
     let rpc = Metered::connect(address).await;
-    let load = Load {
-        shape: Shape::Viral { share: 1.0 },
-        posts: 1,
-        messages: MAX_EVENTS,
-        users: u64::from(u32::MAX) - 1,
-        seed: arguments.seed,
-        ..Load::default()
-    };
+    let load = feed::load(Shape::Viral { share: 1.0 }, 1, arguments.seed);
     let feed = Feed::new(load, None);
     let workers = Workers::start(writers, &feed, |number| {
         let store: Arc<dyn Store> = Arc::new(Firestore::over(Arc::clone(&rpc) as Arc<_>, address.clone()));

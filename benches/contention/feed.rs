@@ -3,11 +3,16 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 use hotcount::ack::{Ack, SettleMany, Settlement};
-use hotcount::load::{Config, Generator, Plan};
+use hotcount::load::{Config, Generator, MAX_EVENTS, Plan, Shape};
 use hotcount::source::{Delivery, Source, SourceError, Stream};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
+
+/// More likes than anybody pulls, each of another user, of so many posts.
+pub(crate) fn load(shape: Shape, posts: u64, seed: u64) -> Config {
+    Config { shape, posts, messages: MAX_EVENTS, users: u64::from(u32::MAX) - 1, seed, ..Config::default() }
+}
 
 /// One stream of messages, shared by all workers.
 pub(crate) struct Feed {

@@ -1,11 +1,11 @@
 //! The strategies in the model, each run on a runtime of its own whose clock is paused: seconds there cost what the
 //! processor needs for them, and no more.
 
-use crate::feed::Feed;
+use crate::feed::{self, Feed};
 use crate::row::{Measured, Row, Strategy};
 use crate::workers::{self, Workers};
 use hotcount::flush::BatchKeys;
-use hotcount::load::{Config as Load, MAX_EVENTS, Shape};
+use hotcount::load::Shape;
 use hotcount::model::guarded::{self, Load as Guarded};
 use hotcount::model::{Assumptions, Contended, Contention, ShardChoice};
 use hotcount::store::memory::Memory;
@@ -102,14 +102,7 @@ impl Case {
     async fn engine(self, rates: &mut [f64]) -> Measured {
         let contention = Contention::new(self.assumptions, self.seed);
         let memory = Arc::new(Memory::default());
-        let load = Load {
-            shape: self.shape,
-            posts: self.posts,
-            messages: MAX_EVENTS,
-            users: u64::from(u32::MAX) - 1,
-            seed: self.seed,
-            ..Load::default()
-        };
+        let load = feed::load(self.shape, self.posts, self.seed);
         let feed = Feed::new(load, self.events_per_s);
         let choice = if self.fresh_shards { ShardChoice::FreshPerPost(self.shards) } else { ShardChoice::OfTheLane };
         let workers = Workers::start(self.writers, &feed, |number| {

@@ -211,3 +211,26 @@ async fn a_batch_is_given_up_at_the_lease_and_its_deliveries_come_back() {
     worker.finish().await;
     assert_eq!(count(&*memory, "p").await, (1, Some(1)));
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_from_the_batch_key_is_not_taken_for_a_quick_commit() {
+    let (source, memory) = (Messages::default(), Arc::new(Memory::default()));
+    let shards = Arc::new(Mutex::new(BTreeSet::new()));
+    let (seen, mut batches) = (Arc::clone(&shards), 0);
+    let store = Faulty::new(memory.clone(), move |_, attempt| {
+        if attempt.resuming {
+            return no_fault();
+        }
+        seen.lock().unwrap().insert(attempt.shard);
+        batches += 1;
+        let lost = if batches % 4 == 0 { Fault::after(ErrorClass::Unknown) } else { no_fault() };
+        Fault { delay: Duration::from_millis(100), ..lost }
+    });
+    for n in 0..600 {
+        source.publish(event(n, "p", &format!("u{n}"), true, 1)).expect("room");
+    }
+    let report = Worker::start(&source, store, Config { lanes: Some(1), ..config() }).finish().await;
+    assert_eq!((report.counted.applied, count(&*memory, "p").await), (600, (600, Some(600))));
+    let shards = shards.lock().unwrap().len();
+    assert!(shards <= 5, "one shard and the four that a new lane tries, not {shards}");
+}

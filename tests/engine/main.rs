@@ -5,6 +5,7 @@
 mod failures;
 #[path = "../support/faults.rs"]
 mod faults;
+mod modelled;
 mod poison;
 
 use faults::{Fault, Faulty};
