@@ -2,7 +2,7 @@
 
 use crate::feed::{Feed, Worker};
 use hotcount::pipeline::{self, Config, EngineError, Report};
-use hotcount::progress::Progress;
+use hotcount::progress::{Counted, Progress};
 use hotcount::store::Store;
 use hotcount::telemetry::Latencies;
 use std::sync::Arc;
@@ -59,12 +59,15 @@ impl Workers {
         (settle, commit)
     }
 
-    /// Drains them all; the likes that were applied in the end.
-    pub(crate) async fn stop(mut self) -> u64 {
+    /// Drains them all; how their deliveries ended, together.
+    pub(crate) async fn stop(mut self) -> Counted {
         self.stop.cancel();
+        let mut all = Counted::default();
         while let Some(ended) = self.running.join_next().await {
-            ended.expect("no panic").expect("the engine works");
+            let counted = ended.expect("no panic").expect("the engine works").counted;
+            all.applied += counted.applied;
+            all.left += counted.left;
         }
-        self.applied()
+        all
     }
 }
