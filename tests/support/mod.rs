@@ -3,5 +3,7 @@
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 pub mod emulators;
+#[cfg(feature = "http")]
+pub mod proxy;
 #[cfg(feature = "pubsub")]
 pub mod publish;
