@@ -274,3 +274,36 @@ fn class_of(code: Code) -> ErrorClass {
         Code::InvalidArgument | Code::OutOfRange => ErrorClass::BatchCannotWork,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_has_the_class_that_says_what_follows() {
+        let codes_of = |wanted: ErrorClass| -> Vec<Code> {
+            (0..=16).map(Code::from_i32).filter(|code| class_of(*code) == wanted).collect()
+        };
+        let unknown = [
+            Code::Ok,
+            Code::Cancelled,
+            Code::Unknown,
+            Code::DeadlineExceeded,
+            Code::Internal,
+            Code::Unavailable,
+            Code::DataLoss,
+        ];
+        let cannot_work = [
+            Code::NotFound,
+            Code::AlreadyExists,
+            Code::PermissionDenied,
+            Code::FailedPrecondition,
+            Code::Unimplemented,
+        ];
+        assert_eq!(codes_of(ErrorClass::Unknown), unknown);
+        assert_eq!(codes_of(ErrorClass::CannotWork), cannot_work);
+        assert_eq!(codes_of(ErrorClass::DidNotCommit), [Code::ResourceExhausted, Code::Aborted]);
+        assert_eq!(codes_of(ErrorClass::BatchCannotWork), [Code::InvalidArgument, Code::OutOfRange]);
+        assert_eq!(codes_of(ErrorClass::Unauthenticated), [Code::Unauthenticated]);
+    }
+}

@@ -39,14 +39,14 @@ type Script = Box<dyn FnMut(&Batch, Attempt) -> Fault + Send>;
 type QuarantineScript = Box<dyn FnMut(&[Quarantined]) -> Fault + Send>;
 
 /// Wraps a store; the script decides about every call.
-pub(crate) struct Faulty<S> {
+pub(crate) struct Faulty<S: ?Sized> {
     pub(crate) inner: Arc<S>,
     script: Mutex<Script>,
     quarantine_script: Mutex<QuarantineScript>,
     reads_take: Mutex<Duration>,
 }
 
-impl<S: Store> Faulty<S> {
+impl<S: Store + ?Sized> Faulty<S> {
     pub(crate) fn new(inner: Arc<S>, script: impl FnMut(&Batch, Attempt) -> Fault + Send + 'static) -> Arc<Self> {
         let quarantine_script: QuarantineScript = Box::new(|_| Fault::default());
         Arc::new(Self {
@@ -74,7 +74,7 @@ impl<S: Store> Faulty<S> {
 }
 
 #[async_trait]
-impl<S: Store> Counts for Faulty<S> {
+impl<S: Store + ?Sized> Counts for Faulty<S> {
     async fn tally(&self, post: &str, depth: Depth) -> Result<Tally, StoreError> {
         self.inner.tally(post, depth).await
     }
@@ -87,7 +87,7 @@ impl<S: Store> Counts for Faulty<S> {
 }
 
 #[async_trait]
-impl<S: Store> Repair for Faulty<S> {
+impl<S: Store + ?Sized> Repair for Faulty<S> {
     async fn examine(&self, post: &str) -> Result<Examined, StoreError> {
         self.inner.examine(post).await
     }
@@ -97,7 +97,7 @@ impl<S: Store> Repair for Faulty<S> {
 }
 
 #[async_trait]
-impl<S: Store> Store for Faulty<S> {
+impl<S: Store + ?Sized> Store for Faulty<S> {
     async fn apply(&self, batch: &Batch, attempt: Attempt) -> Result<Applied, StoreError> {
         let fault = (self.script.lock().unwrap())(batch, attempt);
         if !fault.delay.is_zero() {
