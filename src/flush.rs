@@ -251,7 +251,8 @@ impl Lane {
                 return Ok(Next::Split(vec![piece]));
             }
             if piece.state.lone_refusals >= LONE_REFUSALS {
-                let message = format!("the store refuses every like, so nothing is quarantined: {error}");
+                let message =
+                    format!("the store refuses every like, so nothing is quarantined; are its settings right? {error}");
                 return Err(StoreError { class: ErrorClass::CannotWork, message, source: error.source });
             }
             return Ok(Next::Retry(piece));

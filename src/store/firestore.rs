@@ -241,7 +241,19 @@ type Failed = (Status, &'static str);
 /// The status as the port's error.
 fn failure((status, tried): Failed) -> StoreError {
     let class = class_of(status.code());
-    StoreError::caused(class, format!("could not {tried}: {:?}: {}", status.code(), status.message()), status)
+    let (code, advice) = (status.code(), advice(status.code()));
+    StoreError::caused(class, format!("could not {tried}: {code:?}: {}{advice}", status.message()), status)
+}
+
+/// What to do about a code that keeps the worker from working, as the end of a sentence.
+fn advice(code: Code) -> &'static str {
+    match code {
+        Code::PermissionDenied => "; grant the credentials roles/datastore.user",
+        Code::Unauthenticated => "; try `gcloud auth application-default login`",
+        Code::Unimplemented => "; is it Firestore that answers there?",
+        Code::NotFound | Code::FailedPrecondition => "; is the database there, and in Native mode?",
+        _ => "",
+    }
 }
 
 /// Whether a commit was refused because of a precondition: somebody wrote one of its documents first. Nothing of it was

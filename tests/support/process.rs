@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Long enough for a debug build on a busy machine; only a hang reaches it.
@@ -39,6 +40,8 @@ pub struct Worker {
     /// The address of its HTTP face.
     pub address: String,
     log: Arc<Mutex<String>>,
+    /// Ends when the worker's standard error does.
+    reader: Option<JoinHandle<()>>,
 }
 
 impl Worker {
@@ -56,13 +59,21 @@ impl Worker {
             }
         };
         let rest = Arc::clone(&log);
-        std::thread::spawn(move || lines.for_each(|line| rest.lock().unwrap().push_str(&format!("{line}\n"))));
-        Self { child, address, log }
+        let reader =
+            std::thread::spawn(move || lines.for_each(|line| rest.lock().unwrap().push_str(&format!("{line}\n"))));
+        Self { child, address, log, reader: Some(reader) }
     }
 
     /// What it has logged so far.
     pub fn log(&self) -> String {
         self.log.lock().unwrap().clone()
+    }
+
+    /// Waits for it to end by itself: the exit status and all that it has logged.
+    pub fn end(mut self) -> (ExitStatus, String) {
+        let status = self.wait();
+        self.reader.take().unwrap().join().unwrap();
+        (status, self.log())
     }
 
     /// Sends SIGTERM and waits: the exit status and what it printed.
