@@ -6,6 +6,7 @@
 //! The map is keyed by (post, user) rather than by post, so that the adders of one hot post do not queue for one lock.
 //! Beside it the line keeps the likes in order of arrival, so that none starves under load.
 
+mod aside;
 mod budget;
 mod sealed;
 mod window;
@@ -16,6 +17,7 @@ pub use window::Known;
 
 use crate::batch::{Batch, BatchKey};
 use crate::event::Like;
+use aside::Aside;
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
 use foldhash::fast::FixedState;
@@ -109,6 +111,8 @@ pub struct Aggregator<R> {
     /// push after they insert and the sealer pops before it removes, so neither holds both locks: a twin may fold into
     /// a like that the sealer has popped, and the sealer takes that receipt with it when it removes the like.
     line: Mutex<VecDeque<(Like, Instant)>>,
+    /// Where a sealer puts what it pops and does not seal. The invariant holds for the line and this place together.
+    aside: Aside<R>,
     window: Window,
 }
 
@@ -121,6 +125,7 @@ impl<R> Aggregator<R> {
             config,
             map: DashMap::with_capacity_and_hasher_and_shard_amount(0, hasher.clone(), MAP_SHARDS),
             line: Mutex::default(),
+            aside: Aside::default(),
             window: Window::new(config.window_likes, hasher),
         }
     }
@@ -160,9 +165,49 @@ impl<R> Aggregator<R> {
         self.line().front().map(|(_, since)| *since + self.config.linger)
     }
 
-    /// Takes the oldest likes, as many as one commit holds, as a batch under `key`; `None` when none waits.
+    /// Takes the oldest likes, as many as one commit holds, as a batch under `key`; `None` when none waits. Likes of
+    /// contended members are put aside instead.
     pub fn seal(&self, key: BatchKey) -> Option<Sealed<R>> {
         let (taken, oldest) = self.take_line()?;
+        Some(self.gather(key, taken, oldest))
+    }
+
+    /// Takes what waits aside, as much as one commit holds: what was parted from a batch, under the key that it has, or
+    /// else likes under `key`.
+    pub fn seal_aside(&self, key: BatchKey) -> Option<Sealed<R>> {
+        if let Some(parted) = self.aside.take_parted() {
+            return Some(parted);
+        }
+        let taken = self.aside.take_line(|line| self.fitting(line));
+        let oldest = taken.iter().map(|(_, since)| *since).min()?;
+        Some(self.gather(key, taken.into_iter().map(|(like, _)| like).collect(), oldest))
+    }
+
+    /// Others keep writing the members of `sealed`: it waits aside, and so does for a while whatever comes of them.
+    pub fn set_aside(&self, sealed: Sealed<R>, now: Instant) {
+        self.keep_aside(sealed.batch(), now);
+        self.aside.part(sealed);
+    }
+
+    /// Others still write the members of `batch`.
+    pub fn keep_aside(&self, batch: &Batch, now: Instant) {
+        self.aside.remember(batch, now);
+    }
+
+    /// Ends what has lasted long enough.
+    pub fn forget_contended(&self, now: Instant) {
+        self.aside.forget(now);
+    }
+
+    /// Whether something waits aside.
+    #[must_use]
+    pub fn waits_aside(&self) -> bool {
+        self.aside.waits()
+    }
+
+    /// A batch of likes that were popped, with what waits for them in the map.
+    fn gather(&self, key: BatchKey, taken: Vec<Like>, oldest: Instant) -> Sealed<R> {
+        let taken = in_order(taken);
         let (mut likes, mut receipts) = (Vec::with_capacity(taken.len()), Vec::with_capacity(taken.len()));
         for like in taken {
             // By the line's invariant every like of it is in the map.
@@ -171,7 +216,7 @@ impl<R> Aggregator<R> {
                 receipts.push(Receipts { own: slot.own, folded: slot.folded });
             }
         }
-        Some(Sealed::new(Batch::from_sorted(key, likes), receipts, oldest))
+        Sealed::new(Batch::from_sorted(key, likes), receipts, oldest)
     }
 
     /// Remembers likes whose commit was answered: what is not newer than them has had its effect.
@@ -184,14 +229,27 @@ impl<R> Aggregator<R> {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The front of the line, as many likes as fit in a commit, sorted by (post, user), and the arrival of the oldest.
+    /// The front of the line, as many likes as fit in a commit, and the arrival of the oldest.
     fn take_line(&self) -> Option<(Vec<Like>, Instant)> {
-        let mut line = self.line();
-        let oldest = line.front()?.1;
-        let count = self.fitting(&line);
-        let taken: Vec<Like> = line.drain(..count).map(|(like, _)| like).collect();
-        drop(line);
-        Some((in_order(taken), oldest))
+        // Taken before the line's lock, for two locks are never held at once. A member that is contended since goes with
+        // this batch and is parted from it.
+        let contended = self.aside.contended();
+        loop {
+            let mut line = self.line();
+            let oldest = line.front()?.1;
+            let count = self.fitting(&line);
+            let mut taken: Vec<(Like, Instant)> = line.drain(..count).collect();
+            drop(line);
+            if !contended.is_empty() {
+                let of_others = |(like, _): &(Like, Instant)| !contended.contains_key(&ByMember(like.clone()));
+                let (kept, aside) = taken.into_iter().partition(of_others);
+                self.aside.push(aside);
+                taken = kept;
+            }
+            if !taken.is_empty() {
+                return Some((taken.into_iter().map(|(like, _)| like).collect(), oldest));
+            }
+        }
     }
 
     /// How many likes at the front of `line` fit in one commit.

@@ -25,7 +25,7 @@ use rand::rngs::SmallRng;
 use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 /// A batch that failed so often in a row is halved, whatever the class: "too large" hides behind several codes.
 const HALVE_AFTER: u32 = 3;
@@ -35,6 +35,10 @@ const UNAUTHENTICATED_LIMIT: u32 = 5;
 
 /// A like that is refused alone so often, while no other like commits, means that everything is refused.
 const LONE_REFUSALS: u32 = 5;
+
+/// Refusals that lengthen the wait of contended likes. They are a race and no failure of the store: someone wins each round,
+/// so waiting for long only lets more likes pile up.
+const MAX_CONTENDED_WAITS: u32 = 4;
 
 /// How batches are retried and spread.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +76,8 @@ pub struct Shared {
     pub poison: mpsc::Sender<(Receipt, Poison)>,
     /// Where acknowledgements wait for the broker's answer.
     pub confirmations: mpsc::Sender<Confirmation>,
+    /// Told when something waits aside.
+    pub aside: Arc<Notify>,
     /// When everything must be given up, once a shutdown has begun.
     pub drain: Arc<Drain>,
     /// The policy.
@@ -84,6 +90,8 @@ pub struct Lane {
     rng: SmallRng,
     keys: LaneKeys,
     shard: LaneShard,
+    /// Whether it takes what waits aside.
+    aside: bool,
 }
 
 /// What to do with a piece after an attempt.
@@ -99,7 +107,13 @@ impl Lane {
     pub fn new(shared: Arc<Shared>, seed: u64, keys: LaneKeys) -> Self {
         let mut rng = SmallRng::seed_from_u64(seed);
         let shard = LaneShard::new(shared.config.shards, &mut rng);
-        Self { shared, rng, keys, shard }
+        Self { shared, rng, keys, shard, aside: false }
+    }
+
+    /// The same for the one lane that takes what waits aside.
+    #[must_use]
+    pub fn aside(self) -> Self {
+        Self { aside: true, ..self }
     }
 
     /// A key for a batch of this lane.
@@ -115,6 +129,8 @@ impl Lane {
         // A stack: the part that is tried next is at the end. While a part fails, the others wait; so an outage halves
         // one part again and again, never all of them.
         let mut pieces = vec![Piece::new(sealed)];
+        // Of what waits aside something is stored, or nobody could have contended it.
+        pieces[0].state.resuming = self.aside;
         while let Some(mut piece) = pieces.pop() {
             let deadline = self.deadline_of(&piece);
             let attempt = piece.next_attempt(self.shard.current());
@@ -212,20 +228,30 @@ impl Lane {
         Ok(Next::Retry(piece))
     }
 
-    /// The likes that others keep writing, in a batch of their own; the rest goes first. This is a race, not a failure
-    /// of the store, so it does not pause the worker.
+    /// The likes that others keep writing wait aside, in a batch of their own, and this lane goes on with the rest. This is
+    /// a race, not a failure of the store, so it does not pause the worker.
     fn part_contended(&mut self, piece: Piece, places: &[usize]) -> Next {
         Metric::FailedAttempts.add_labelled("class", "contended", 1);
         let keys = [self.new_key(), self.new_key()];
-        let state = State { failures: piece.state.failures + 1, resuming: true, ..piece.state };
-        let likes = piece.sealed.likes();
+        let state = piece.state;
         let [contended, rest] = piece.sealed.split(places, keys);
-        let contended = Piece { sealed: contended, state };
-        if contended.sealed.likes() == likes {
-            return Next::Retry(contended);
+        let rest = Piece { sealed: rest, state: State { resuming: state.resuming, ..State::default() } };
+        if rest.sealed.likes() > 0 {
+            Metric::Splits.add_labelled("why", "contended", 1);
         }
-        Metric::Splits.add_labelled("why", "contended", 1);
-        Next::Split(vec![Piece::new(rest), contended])
+        let aggregator = &self.shared.aggregator;
+        if !self.aside {
+            aggregator.set_aside(contended, now());
+            self.shared.aside.notify_one();
+            return if rest.sealed.likes() > 0 { Next::Split(vec![rest]) } else { Next::Done };
+        }
+        aggregator.keep_aside(contended.batch(), now());
+        let failures = (state.failures + 1).min(MAX_CONTENDED_WAITS);
+        let contended = Piece { sealed: contended, state: State { failures, resuming: true, ..state } };
+        match rest.sealed.likes() {
+            0 => Next::Retry(contended),
+            _ => Next::Split(vec![rest, contended]),
+        }
     }
 
     fn halve(&mut self, piece: Piece) -> Vec<Piece> {

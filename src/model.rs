@@ -123,6 +123,9 @@ impl Usage {
 /// A document or a key range, as a number: which one matters only for being the same.
 pub(crate) type Name = u64;
 
+/// Locks of documents. Dropping them passes them on.
+pub struct Locked(#[expect(dead_code, reason = "held for being dropped")] Vec<Held>);
+
 /// The database's locks, ramps and meters. Shared by everybody who works on the same database.
 pub struct Contention {
     assumptions: Assumptions,
@@ -163,8 +166,18 @@ impl Contention {
         }
     }
 
+    /// Waits for the locks of the documents of these names, all ranges being warm. They are held until what is returned is
+    /// dropped.
+    ///
+    /// # Errors
+    /// When a lock is not granted in time.
+    pub async fn lock(&self, names: impl IntoIterator<Item = &str>) -> Result<Locked, Aborted> {
+        let names = names.into_iter().map(|document| store::name("document", document.as_bytes(), b"")).collect();
+        self.begin(names, &[]).await.map(Locked)
+    }
+
     /// Reads documents, without a lock.
-    async fn read(&self, documents: u64) {
+    pub async fn read(&self, documents: u64) {
         self.reads.fetch_add(documents, Ordering::Relaxed);
         tokio::time::sleep(self.assumptions.read).await;
     }
@@ -203,7 +216,7 @@ impl Contention {
     }
 
     /// The time that a commit of so many documents takes, once it has its locks.
-    async fn commit(&self, documents: u64) {
+    pub async fn commit(&self, documents: u64) {
         let Assumptions { commit, document, jitter, .. } = self.assumptions;
         let further = u32::try_from(documents.saturating_sub(1)).unwrap_or(u32::MAX);
         let swing = self.rng.lock().unwrap_or_else(PoisonError::into_inner).random_range(-1.0..=1.0) * jitter;

@@ -102,6 +102,10 @@ struct Work {
     ready: Notify,
     /// No more likes will come: what waits is sealed at once.
     no_more: CancellationToken,
+    /// Something waits aside.
+    aside: Arc<Notify>,
+    /// Nothing more will be put aside.
+    no_more_aside: CancellationToken,
     /// One idle lane at a time waits for the next batch; the others wait for their turn.
     turn: Mutex<()>,
 }
@@ -115,6 +119,8 @@ struct Engine {
     confirmations: Option<mpsc::Sender<Confirmation>>,
     pullers: JoinSet<Result<(), SourceError>>,
     lanes: JoinSet<Result<(), StoreError>>,
+    /// The one lane that takes what waits aside; it is idle while nobody is contended.
+    aside: JoinSet<Result<(), StoreError>>,
     quarantine: JoinSet<Result<(), StoreError>>,
     confirmer: JoinSet<()>,
 }
@@ -131,6 +137,8 @@ impl Engine {
             aggregator: Arc::clone(&aggregator),
             ready: Notify::new(),
             no_more: CancellationToken::new(),
+            aside: Arc::default(),
+            no_more_aside: CancellationToken::new(),
             turn: Mutex::new(()),
         });
         let stop_pulling = CancellationToken::new();
@@ -150,6 +158,7 @@ impl Engine {
             progress: Arc::clone(&progress),
             poison: poison.clone(),
             confirmations: confirmations.clone(),
+            aside: Arc::clone(&work.aside),
             drain: Arc::clone(&drain),
             config: config.flush,
         });
@@ -162,13 +171,16 @@ impl Engine {
             confirmations: Some(confirmations),
             pullers: JoinSet::new(),
             lanes: JoinSet::new(),
+            aside: JoinSet::new(),
             quarantine: JoinSet::new(),
             confirmer: JoinSet::new(),
         };
-        for number in 0..config.lanes.unwrap_or(limits.lanes) {
-            let lane = Lane::new(Arc::clone(&shared), config.seed_of("lane", number), config.keys_of(number));
-            engine.lanes.spawn(run_lane(lane, Arc::clone(&engine.work)));
+        let lanes = config.lanes.unwrap_or(limits.lanes);
+        let lane = |number| Lane::new(Arc::clone(&shared), config.seed_of("lane", number), config.keys_of(number));
+        for number in 0..lanes {
+            engine.lanes.spawn(run_lane(lane(number), Arc::clone(&engine.work)));
         }
+        engine.aside.spawn(run_aside(lane(lanes).aside(), Arc::clone(&engine.work)));
         for number in 0..source.streams() {
             let puller = pull::Puller {
                 source: Arc::clone(&source),
@@ -197,6 +209,7 @@ impl Engine {
                 biased;
                 () = shutdown.cancelled(), if !self.stop_pulling.is_cancelled() => self.stop_pulling.cancel(),
                 Some(ended) = self.lanes.join_next() => return Err(early(ended, "lane")),
+                Some(ended) = self.aside.join_next() => return Err(early(ended, "lane")),
                 Some(ended) = self.quarantine.join_next() => return Err(early(ended, "quarantine")),
                 ended = self.pullers.join_next() => match ended {
                     None => return Ok(()),
@@ -214,13 +227,10 @@ impl Engine {
             self.drain.begin(now() + self.drain_timeout);
         }
         self.work.no_more.cancel();
-        while let Some(ended) = self.lanes.join_next().await {
-            match ended {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => return Err(EngineError::Store(error)),
-                Err(_) => return Err(EngineError::EndedEarly("lane")),
-            }
-        }
+        // What waits aside comes from the other lanes, so its lane ends after them.
+        join_lanes(&mut self.lanes).await?;
+        self.work.no_more_aside.cancel();
+        join_lanes(&mut self.aside).await?;
         self.poison = None;
         match self.quarantine.join_next().await {
             Some(Ok(Err(error))) => return Err(EngineError::Store(error)),
@@ -239,10 +249,25 @@ impl Engine {
         self.stop_pulling.cancel();
         self.pullers.shutdown().await;
         self.lanes.shutdown().await;
+        self.aside.shutdown().await;
         self.quarantine.shutdown().await;
         self.confirmer.shutdown().await;
-        while self.work.aggregator.seal(crate::batch::BatchKey::from_random(0)).is_some() {}
+        let nobody = crate::batch::BatchKey::from_random(0);
+        while self.work.aggregator.seal(nobody).is_some() {}
+        while self.work.aggregator.seal_aside(nobody).is_some() {}
     }
+}
+
+/// Until all of them have ended.
+async fn join_lanes(lanes: &mut JoinSet<Result<(), StoreError>>) -> Result<(), EngineError> {
+    while let Some(ended) = lanes.join_next().await {
+        match ended {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(EngineError::Store(error)),
+            Err(_) => return Err(EngineError::EndedEarly("lane")),
+        }
+    }
+    Ok(())
 }
 
 /// A task that ended while it should run.
@@ -266,18 +291,54 @@ async fn run_lane(mut lane: Lane, work: Arc<Work>) -> Result<(), StoreError> {
     }
 }
 
+async fn run_aside(mut lane: Lane, work: Arc<Work>) -> Result<(), StoreError> {
+    while let Some(sealed) = work.next_aside(&mut lane).await {
+        lane.flush(sealed).await?;
+    }
+    Ok(())
+}
+
 impl Work {
+    /// What waits aside, at once: while its lane is busy, more of it folds. `None` when nothing more will come.
+    async fn next_aside(&self, lane: &mut Lane) -> Option<Sealed<Receipt>> {
+        loop {
+            // Registered before the look, so that what is put aside in between is not missed.
+            let more = self.aside.notified();
+            if let Some(sealed) = self.aggregator.seal_aside(lane.new_key()) {
+                return Some(sealed);
+            }
+            if self.no_more_aside.is_cancelled() {
+                return None;
+            }
+            tokio::select! {
+                biased;
+                () = more => {}
+                () = self.no_more_aside.cancelled() => {}
+            }
+        }
+    }
+
+    /// The oldest likes that nobody else keeps writing.
+    fn seal(&self, lane: &mut Lane) -> Option<Sealed<Receipt>> {
+        self.aggregator.forget_contended(now());
+        let sealed = self.aggregator.seal(lane.new_key());
+        if self.aggregator.waits_aside() {
+            self.aside.notify_one();
+        }
+        sealed
+    }
+
     /// The next batch, when it is full or due; at the end whatever waits, then `None`.
     async fn next_batch(&self, lane: &mut Lane) -> Option<Sealed<Receipt>> {
         loop {
             // Registered before the look, so that a like that arrives in between is not missed.
             let ready = self.ready.notified();
             if self.no_more.is_cancelled() {
-                return self.aggregator.seal(lane.new_key());
+                return self.seal(lane);
             }
             let due_at = self.aggregator.due_at();
             let wanted = self.aggregator.is_full() || due_at.is_some_and(|due| due <= now());
-            if wanted && let Some(sealed) = self.aggregator.seal(lane.new_key()) {
+            if wanted && let Some(sealed) = self.seal(lane) {
                 Metric::Buffered.set(self.aggregator.len());
                 return Some(sealed);
             }

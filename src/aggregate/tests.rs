@@ -158,3 +158,45 @@ proptest! {
         prop_assert_eq!(sealed, newest.len());
     }
 }
+
+/// A buffer in which others contend `bully`, whose likes were parted from a batch with receipt 0.
+fn with_a_bully(now: Instant) -> Aggregator<u32> {
+    let buffer = buffer(500);
+    buffer.add(like("p", "bully", true, 1), 0, now);
+    buffer.set_aside(buffer.seal(key(1)).expect("it waits"), now);
+    buffer
+}
+
+#[test]
+fn likes_of_a_contended_member_wait_aside_and_fold_there() {
+    let now = Instant::now();
+    let buffer = with_a_bully(now);
+    assert_eq!(buffer.add(like("p", "bully", false, 2), 1, now), Added::Buffered);
+    buffer.add(like("p", "other", true, 1), 2, now);
+    let sealed = buffer.seal(key(2)).expect("another like waits");
+    assert_eq!(sealed.batch().likes(), [like("p", "other", true, 1)]);
+    assert_eq!(buffer.add(like("p", "bully", true, 3), 3, now), Added::Folded);
+    let parted = buffer.seal_aside(key(3)).expect("what was parted comes first");
+    assert_eq!((parted.batch().key(), parted.batch().likes()), (key(1), &[like("p", "bully", true, 1)][..]));
+    let sealed = buffer.seal_aside(key(4)).expect("the rest");
+    assert_eq!((sealed.batch().key(), sealed.batch().likes()), (key(4), &[like("p", "bully", true, 3)][..]));
+    assert_eq!(sealed.into_receipts().into_iter().flatten().collect::<Vec<_>>(), [3, 1]);
+    assert!(!buffer.waits_aside() && buffer.seal_aside(key(5)).is_none() && buffer.is_empty());
+}
+
+#[test]
+fn a_member_that_nobody_contends_any_more_is_in_everyones_company_again() {
+    let (now, minute) = (Instant::now(), Duration::from_secs(60));
+    let buffer = with_a_bully(now);
+    let is_aside = |at: Instant| {
+        buffer.forget_contended(at);
+        buffer.add(like("p", "bully", true, 1), 0, at);
+        let aside = buffer.seal(key(2)).is_none();
+        while buffer.seal_aside(key(3)).is_some() {}
+        aside
+    };
+    assert!(is_aside(now + minute / 2));
+    buffer.keep_aside(&Batch::new(key(4), vec![like("p", "bully", true, 1)]), now + minute / 2);
+    assert!(is_aside(now + minute));
+    assert!(!is_aside(now + minute * 2));
+}

@@ -160,25 +160,6 @@ async fn credentials_refused_now_and_then_are_a_refresh_and_refused_always_stop_
 }
 
 #[tokio::test(start_paused = true)]
-async fn contended_likes_go_on_in_a_batch_of_their_own() {
-    let (source, memory) = (Messages::default(), Arc::new(Memory::default()));
-    let store = Faulty::new(memory.clone(), |batch, attempt| {
-        let bully = batch.likes().iter().position(|l| l.user() == "u3");
-        match bully {
-            Some(place) if batch.likes().len() > 1 => Fault::before(ErrorClass::Contended(vec![place])),
-            Some(_) if attempt.number < 4 => Fault::before(ErrorClass::Contended(vec![0])),
-            _ => no_fault(),
-        }
-    });
-    for n in 0..8 {
-        source.publish(event(n, "p", &format!("u{n}"), true, 1)).expect("room");
-    }
-    let report = Worker::start(&source, store, config()).finish().await;
-    assert_eq!((report.counted.applied, source.totals().dropped), (8, 0));
-    assert_eq!(count(&*memory, "p").await, (8, Some(8)));
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_batch_that_is_too_large_is_halved_whatever_code_hides_it() {
     for class in [ErrorClass::DidNotCommit, ErrorClass::Unknown] {
         let (source, memory) = (Messages::default(), Arc::new(Memory::default()));
