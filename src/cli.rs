@@ -100,14 +100,20 @@ pub(crate) enum Exit {
     LeftToRedelivery,
 }
 
+impl Exit {
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Finding => 1,
+            Self::CannotWork => 2,
+            Self::LeftToRedelivery => 3,
+        }
+    }
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
-        Self::from(match exit {
-            Exit::Done => 0,
-            Exit::Finding => 1,
-            Exit::CannotWork => 2,
-            Exit::LeftToRedelivery => 3,
-        })
+        Self::from(exit.code())
     }
 }
 

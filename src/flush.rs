@@ -19,6 +19,7 @@ use crate::receipt::{Held, Receipt};
 use crate::shard::LaneShard;
 use crate::store::{Applied, ErrorClass, Store, StoreError};
 use crate::telemetry::Metric;
+use crate::watchdog::Sign;
 use piece::{Piece, State};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
@@ -87,6 +88,8 @@ pub struct Shared {
 /// One of the worker's concurrent commits.
 pub struct Lane {
     shared: Arc<Shared>,
+    /// What the watchdog sees of it.
+    sign: Arc<Sign>,
     rng: SmallRng,
     keys: LaneKeys,
     shard: LaneShard,
@@ -104,10 +107,10 @@ enum Next {
 impl Lane {
     /// A lane with its own seeded randomness for shard choice and jitter, and with its batch keys.
     #[must_use]
-    pub fn new(shared: Arc<Shared>, seed: u64, keys: LaneKeys) -> Self {
+    pub fn new(shared: Arc<Shared>, sign: Arc<Sign>, seed: u64, keys: LaneKeys) -> Self {
         let mut rng = SmallRng::seed_from_u64(seed);
         let shard = LaneShard::new(shared.config.shards, &mut rng);
-        Self { shared, rng, keys, shard, aside: false }
+        Self { shared, sign, rng, keys, shard, aside: false }
     }
 
     /// The same for the one lane that takes what waits aside.
@@ -126,6 +129,12 @@ impl Lane {
     /// # Errors
     /// The store cannot work: the worker must stop. Nothing more of the batch was acknowledged.
     pub async fn flush(&mut self, sealed: Sealed<Receipt>) -> Result<(), StoreError> {
+        let flushed = self.flush_pieces(sealed).await;
+        self.sign.rests();
+        flushed
+    }
+
+    async fn flush_pieces(&mut self, sealed: Sealed<Receipt>) -> Result<(), StoreError> {
         // A stack: the part that is tried next is at the end. While a part fails, the others wait; so an outage halves
         // one part again and again, never all of them.
         let mut pieces = vec![Piece::new(sealed)];
@@ -135,6 +144,7 @@ impl Lane {
             let deadline = self.deadline_of(&piece);
             let attempt = piece.next_attempt(self.shard.current());
             let started = now();
+            self.sign.steps("waits for the store to answer");
             let answer = tokio::select! {
                 biased;
                 () = self.shared.drain.expire(deadline) => {
@@ -146,6 +156,7 @@ impl Lane {
             let took = now().saturating_duration_since(started);
             let next = match answer {
                 Ok(applied) => {
+                    self.sign.steps("waits for acknowledgements to be taken");
                     // Only a commit that wrote says how busy the shard is; an answer from the batch key is a read.
                     if !applied.replayed && applied.applied > 0 {
                         self.shard.committed(applied.applied, took, &mut self.rng);
@@ -154,6 +165,7 @@ impl Lane {
                     Next::Done
                 }
                 Err(error) => {
+                    self.sign.steps("waits to try again");
                     let others_wait = pieces.iter().any(|other| other.state.lone_refusals == 0);
                     self.after(error, piece, others_wait).await?
                 }

@@ -16,6 +16,7 @@
 //! | [`aggregate`] | the bounded buffer that folds likes per member and seals batches |
 //! | [`receipt`], [`progress`], [`telemetry`] | what travels with a like; the numbers; the metrics |
 //! | [`store`] | the port where counts are kept, and its adapters |
+//! | [`watchdog`] | sees what stands still; pure |
 //! | [`flush`], [`quarantine`] | a batch on its way to being durable; where poison is kept |
 //! | [`pipeline`] | the engine: tasks and the order of shutdown |
 //! | [`readmit`] | quarantined deliveries, once more through the pipeline |
@@ -49,6 +50,7 @@ pub mod shard;
 pub mod source;
 pub mod store;
 pub mod telemetry;
+pub mod watchdog;
 
 pub use batch::{Batch, BatchKey};
 pub use event::{Like, Poison};

@@ -5,29 +5,31 @@
 //! to redelivery.
 
 mod config;
+mod confirm;
+mod lanes;
 mod pull;
+mod watch;
 
 pub use config::{Config, Conflict};
+use confirm::{MAX_CONFIRMATIONS, confirm};
+use lanes::{Work, run_aside, run_lane};
 
 use crate::ack::Confirmation;
-use crate::aggregate::{Aggregator, Budget, Sealed};
+use crate::aggregate::{Aggregator, Budget};
 use crate::flush::{self, Drain, Lane, now};
 use crate::progress::{Counted, Progress};
 use crate::quarantine::Quarantine;
 use crate::receipt::{Held, Receipt};
 use crate::source::{Source, SourceError};
 use crate::store::{Store, StoreError};
-use crate::telemetry::Metric;
-use futures::StreamExt;
-use futures::stream::FuturesUnordered;
+use crate::watchdog::Name;
 use std::sync::Arc;
-use std::time::Instant;
 use tokio::sync::{Mutex, Notify, mpsc};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// Acknowledgements that may wait for the broker's answer at once; then settling waits too.
-const MAX_CONFIRMATIONS: usize = 100_000;
+/// How long a worker that failed waits for its tasks to end. They end at their next await.
+const ABORT_WITHIN: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// Why a worker stopped before it was asked to.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +43,9 @@ pub enum EngineError {
     /// The source cannot work.
     #[error("the source cannot work: {0}")]
     Source(#[source] SourceError),
+    /// Something has not moved for so long that it never will. What is held is left to redelivery.
+    #[error("the worker stands still: {0}; it ends, so that whoever supervises it starts another")]
+    StandsStill(String),
     /// A bug: a task of the worker ended early.
     #[error("the worker's {0} ended early; this is a bug")]
     EndedEarly(&'static str),
@@ -96,21 +101,6 @@ fn with_left(counted: Counted) -> Counted {
     Counted { left: counted.received.saturating_sub(settled), ..counted }
 }
 
-/// What pullers and lanes share beside the buffer.
-struct Work {
-    aggregator: Arc<Aggregator<Receipt>>,
-    /// Something may be ready to be sealed.
-    ready: Notify,
-    /// No more likes will come: what waits is sealed at once.
-    no_more: CancellationToken,
-    /// Something waits aside.
-    aside: Arc<Notify>,
-    /// Nothing more will be put aside.
-    no_more_aside: CancellationToken,
-    /// One idle lane at a time waits for the next batch; the others wait for their turn.
-    turn: Mutex<()>,
-}
-
 struct Engine {
     work: Arc<Work>,
     stop_pulling: CancellationToken,
@@ -126,6 +116,7 @@ struct Engine {
     aside: JoinSet<Result<(), StoreError>>,
     quarantine: JoinSet<Result<(), StoreError>>,
     confirmer: JoinSet<()>,
+    watch: JoinSet<String>,
 }
 
 impl Engine {
@@ -149,6 +140,7 @@ impl Engine {
             store: Arc::clone(&store),
             source: source.name(),
             progress: Arc::clone(&progress),
+            sign: progress.signs().add(Name::Quarantine),
             confirmations: confirmations.clone(),
             backoff: config.flush.backoff,
             retry_deadline: config.flush.retry_deadline,
@@ -178,13 +170,17 @@ impl Engine {
             aside: JoinSet::new(),
             quarantine: JoinSet::new(),
             confirmer: JoinSet::new(),
+            watch: JoinSet::new(),
         };
         let lanes = config.lanes.unwrap_or(limits.lanes);
-        let lane = |number| Lane::new(Arc::clone(&shared), config.seed_of("lane", number), config.keys_of(number));
+        let lane = |number, name| {
+            let sign = progress.signs().add(name);
+            Lane::new(Arc::clone(&shared), sign, config.seed_of("lane", number), config.keys_of(number))
+        };
         for number in 0..lanes {
-            engine.lanes.spawn(run_lane(lane(number), Arc::clone(&engine.work)));
+            engine.lanes.spawn(run_lane(lane(number, Name::Lane(number)), Arc::clone(&engine.work)));
         }
-        engine.aside.spawn(run_aside(lane(lanes).aside(), Arc::clone(&engine.work)));
+        engine.aside.spawn(run_aside(lane(lanes, Name::AsideLane).aside(), Arc::clone(&engine.work)));
         for number in 0..source.streams() {
             let puller = pull::Puller {
                 source: Arc::clone(&source),
@@ -192,6 +188,7 @@ impl Engine {
                 work: Arc::clone(&engine.work),
                 held: Arc::clone(&held),
                 progress: Arc::clone(&progress),
+                sign: progress.signs().add(Name::Stream(number)),
                 poison: poison.clone(),
                 confirmations: shared.confirmations.clone(),
                 order: config.order,
@@ -202,6 +199,8 @@ impl Engine {
             engine.pullers.spawn(puller.run(config.seed_of("puller", number)));
         }
         engine.quarantine.spawn(quarantine.run(poison_in, config.seed_of("quarantine", 0)));
+        let watch = watch::Watch { source, work: Arc::clone(&engine.work), progress: Arc::clone(&progress) };
+        engine.watch.spawn(watch.run());
         engine.confirmer.spawn(confirm(confirmations_in, progress, engine.no_more_answers.clone()));
         engine
     }
@@ -215,6 +214,7 @@ impl Engine {
                 Some(ended) = self.lanes.join_next() => return Err(early(ended, "lane")),
                 Some(ended) = self.aside.join_next() => return Err(early(ended, "lane")),
                 Some(ended) = self.quarantine.join_next() => return Err(early(ended, "quarantine")),
+                Some(ended) = self.watch.join_next() => return Err(standstill(ended)),
                 ended = self.pullers.join_next() => match ended {
                     None => return Ok(()),
                     Some(Ok(Ok(()))) => {}
@@ -232,9 +232,18 @@ impl Engine {
         }
         self.work.no_more.cancel();
         // What waits aside comes from the other lanes, so its lane ends after them.
-        join_lanes(&mut self.lanes).await?;
+        tokio::select! {
+            biased;
+            Some(ended) = self.watch.join_next() => return Err(standstill(ended)),
+            joined = join_lanes(&mut self.lanes) => joined?,
+        }
         self.work.no_more_aside.cancel();
-        join_lanes(&mut self.aside).await?;
+        tokio::select! {
+            biased;
+            Some(ended) = self.watch.join_next() => return Err(standstill(ended)),
+            joined = join_lanes(&mut self.aside) => joined?,
+        }
+        self.watch.shutdown().await;
         self.poison = None;
         match self.quarantine.join_next().await {
             Some(Ok(Err(error))) => return Err(EngineError::Store(error)),
@@ -255,18 +264,32 @@ impl Engine {
         while self.confirmer.join_next().await.is_some() {}
     }
 
-    /// Ends every task and drops what is held, so that it is delivered again.
+    /// Ends every task and drops what is held, so that it is delivered again. A task that stands still in the middle of a
+    /// step cannot be ended, and is not waited for.
     async fn abort(&mut self) {
         self.stop_pulling.cancel();
+        let all = self.abort_tasks();
+        if tokio::time::timeout(ABORT_WITHIN, all).await.is_err() {
+            tracing::error!(within_s = ABORT_WITHIN.as_secs(), "not every task could be ended");
+        }
+        let nobody = crate::batch::BatchKey::from_random(0);
+        while self.work.aggregator.seal(nobody).is_some() {}
+        while self.work.aggregator.seal_aside(nobody).is_some() {}
+    }
+
+    async fn abort_tasks(&mut self) {
+        self.watch.shutdown().await;
         self.pullers.shutdown().await;
         self.lanes.shutdown().await;
         self.aside.shutdown().await;
         self.quarantine.shutdown().await;
         self.confirmer.shutdown().await;
-        let nobody = crate::batch::BatchKey::from_random(0);
-        while self.work.aggregator.seal(nobody).is_some() {}
-        while self.work.aggregator.seal_aside(nobody).is_some() {}
     }
+}
+
+/// The watchdog ended, which it does only for one reason.
+fn standstill(ended: Result<String, tokio::task::JoinError>) -> EngineError {
+    ended.map_or(EngineError::EndedEarly("watchdog"), EngineError::StandsStill)
 }
 
 /// Until all of them have ended.
@@ -286,110 +309,5 @@ fn early(ended: Result<Result<(), StoreError>, tokio::task::JoinError>, what: &'
     match ended {
         Ok(Err(error)) => EngineError::Store(error),
         Ok(Ok(())) | Err(_) => EngineError::EndedEarly(what),
-    }
-}
-
-async fn run_lane(mut lane: Lane, work: Arc<Work>) -> Result<(), StoreError> {
-    loop {
-        let sealed = {
-            let _turn = work.turn.lock().await;
-            work.next_batch(&mut lane).await
-        };
-        match sealed {
-            Some(sealed) => lane.flush(sealed).await?,
-            None => return Ok(()),
-        }
-    }
-}
-
-async fn run_aside(mut lane: Lane, work: Arc<Work>) -> Result<(), StoreError> {
-    while let Some(sealed) = work.next_aside(&mut lane).await {
-        lane.flush(sealed).await?;
-    }
-    Ok(())
-}
-
-impl Work {
-    /// What waits aside, at once: while its lane is busy, more of it folds. `None` when nothing more will come.
-    async fn next_aside(&self, lane: &mut Lane) -> Option<Sealed<Receipt>> {
-        loop {
-            // Registered before the look, so that what is put aside in between is not missed.
-            let more = self.aside.notified();
-            if let Some(sealed) = self.aggregator.seal_aside(lane.new_key()) {
-                return Some(sealed);
-            }
-            if self.no_more_aside.is_cancelled() {
-                return None;
-            }
-            tokio::select! {
-                biased;
-                () = more => {}
-                () = self.no_more_aside.cancelled() => {}
-            }
-        }
-    }
-
-    /// The oldest likes that nobody else keeps writing.
-    fn seal(&self, lane: &mut Lane) -> Option<Sealed<Receipt>> {
-        self.aggregator.forget_contended(now());
-        let sealed = self.aggregator.seal(lane.new_key());
-        if self.aggregator.waits_aside() {
-            self.aside.notify_one();
-        }
-        sealed
-    }
-
-    /// The next batch, when it is full or due; at the end whatever waits, then `None`.
-    async fn next_batch(&self, lane: &mut Lane) -> Option<Sealed<Receipt>> {
-        loop {
-            // Registered before the look, so that a like that arrives in between is not missed.
-            let ready = self.ready.notified();
-            if self.no_more.is_cancelled() {
-                return self.seal(lane);
-            }
-            let due_at = self.aggregator.due_at();
-            let wanted = self.aggregator.is_full() || due_at.is_some_and(|due| due <= now());
-            if wanted && let Some(sealed) = self.seal(lane) {
-                Metric::Buffered.set(self.aggregator.len());
-                return Some(sealed);
-            }
-            tokio::select! {
-                biased;
-                () = ready => {}
-                () = self.no_more.cancelled() => {}
-                () = until(due_at) => {}
-            }
-        }
-    }
-}
-
-async fn until(due_at: Option<Instant>) {
-    match due_at {
-        Some(due) => tokio::time::sleep_until(due.into()).await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Awaits the broker's answers, many at a time. A failure changes no count: the effect is durable. What is not answered
-/// when nobody waits any longer was not confirmed.
-async fn confirm(mut incoming: mpsc::Receiver<Confirmation>, progress: Arc<Progress>, no_more: CancellationToken) {
-    let mut waiting = FuturesUnordered::new();
-    let mut open = true;
-    while open || !waiting.is_empty() {
-        tokio::select! {
-            biased;
-            Some(answer) = waiting.next() => if let Err(error) = answer {
-                progress.unconfirmed_acks(1);
-                tracing::debug!("{error}");
-            },
-            confirmation = incoming.recv(), if open && waiting.len() < MAX_CONFIRMATIONS => match confirmation {
-                Some(confirmation) => waiting.push(confirmation),
-                None => open = false,
-            },
-            () = no_more.cancelled() => {
-                progress.unconfirmed_acks(waiting.len() + incoming.len());
-                return;
-            }
-        }
     }
 }

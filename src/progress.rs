@@ -1,7 +1,9 @@
 //! What a running worker has done so far: the numbers of the contract, and whether the store works.
 
 use crate::telemetry::{Latencies, Metric};
+use crate::watchdog::Signs;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use tokio::sync::Notify;
 
 /// So many failed attempts in a row, with no commit of any lane between, mean that the store fails as a whole.
@@ -42,6 +44,9 @@ pub struct Progress {
     unauthenticated_in_a_row: AtomicU32,
     pulling: AtomicBool,
     works_again: Notify,
+    signs: Signs,
+    /// What the watchdog found: the same words each time, and how it is told.
+    findings: Mutex<Vec<(String, String)>>,
     /// One attempt at a batch that was answered.
     pub commit_latency: Latencies,
     /// From the arrival of the oldest like of a batch to its settling.
@@ -83,10 +88,40 @@ impl Progress {
         self.failures_in_a_row.load(Ordering::Acquire) >= FAILING_AFTER
     }
 
-    /// Whether at least one stream of the source is open.
+    /// Why the worker should be given no work now, one reason a line; empty when it is ready.
     #[must_use]
-    pub fn pulling(&self) -> bool {
-        self.pulling.load(Ordering::Acquire)
+    pub fn not_ready(&self) -> Vec<String> {
+        let mut reasons = Vec::new();
+        if self.store_failing() {
+            reasons.push("the store fails as a whole; pulling has stopped".to_owned());
+        }
+        if !self.pulling.load(Ordering::Acquire) {
+            reasons.push("no stream of the source is open".to_owned());
+        } else if let Some(why) = self.signs.all_streams_down() {
+            reasons.push(format!("no stream of the source is open: {why}"));
+        }
+        let findings = self.findings.lock().unwrap_or_else(PoisonError::into_inner);
+        reasons.extend(findings.iter().map(|(_, told)| told.clone()));
+        reasons
+    }
+
+    /// What the tasks say they are doing.
+    #[must_use]
+    pub fn signs(&self) -> &Signs {
+        &self.signs
+    }
+
+    /// The watchdog looked. What is new and what is over goes to the log.
+    pub(crate) fn found(&self, now: Vec<(String, String)>) {
+        Metric::Findings.set(now.len());
+        let mut before = self.findings.lock().unwrap_or_else(PoisonError::into_inner);
+        for (what, told) in now.iter().filter(|(what, _)| before.iter().all(|(old, _)| old != what)) {
+            tracing::error!(what, "not ready: {told}");
+        }
+        for (what, _) in before.iter().filter(|(what, _)| now.iter().all(|(new, _)| new != what)) {
+            tracing::info!("over: {what}");
+        }
+        *before = now;
     }
 
     /// Returns when the store does not fail as a whole.

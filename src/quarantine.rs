@@ -7,6 +7,7 @@ use crate::flush::{Drain, now};
 use crate::progress::Progress;
 use crate::receipt::Receipt;
 use crate::store::{ErrorClass, Store, StoreError};
+use crate::watchdog::Sign;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use std::collections::HashMap;
@@ -41,6 +42,8 @@ pub struct Quarantine {
     pub source: String,
     /// The numbers.
     pub progress: Arc<Progress>,
+    /// What the watchdog sees of it.
+    pub sign: Arc<Sign>,
     /// Where acknowledgements wait for the broker's answer.
     pub confirmations: mpsc::Sender<Confirmation>,
     /// The wait between attempts.
@@ -68,6 +71,7 @@ impl Quarantine {
                 }
             }
             self.keep(std::mem::take(&mut waiting), &mut rng).await?;
+            self.sign.rests();
         }
         Ok(())
     }
@@ -80,6 +84,7 @@ impl Quarantine {
         while let Some(mut group) = groups.pop() {
             let entries: Vec<_> =
                 group.poison.iter().map(|(receipt, why)| receipt.quarantined(&self.source, why)).collect();
+            self.sign.steps("waits for the store to answer");
             let answer = tokio::select! {
                 biased;
                 () = self.drain.expire(give_up) => {

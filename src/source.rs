@@ -88,6 +88,12 @@ pub trait Source: Send + Sync {
     /// Opens stream `number`, counted from 0. Opened again after a transient error.
     async fn open(&self, number: usize) -> Result<Box<dyn Stream>, SourceError>;
 
+    /// Whether the source answers at all. Asked now and then while no delivery comes, for a stream that died in silence
+    /// looks like one that has nothing to bring.
+    async fn answers(&self) -> Result<(), SourceError> {
+        Ok(())
+    }
+
     /// Returns when every settled delivery has been acknowledged as far as the source can tell. Called once, at the end
     /// of a shutdown, after the last token was settled or dropped.
     async fn close(&self) {}

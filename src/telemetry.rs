@@ -43,6 +43,8 @@ pub enum Metric {
     Buffered,
     /// Gauge: 1 while the store fails as a whole and nothing is pulled.
     Paused,
+    /// Gauge: things that stand still, as the watchdog sees them.
+    Findings,
     /// Histogram in seconds: one attempt at a batch that was answered.
     CommitSeconds,
     /// Histogram in seconds: from pull of the oldest delivery of a batch to its settling.
@@ -70,13 +72,14 @@ impl Metric {
             Self::HeldBytes => "hotcount_held_bytes",
             Self::Buffered => "hotcount_buffered_likes",
             Self::Paused => "hotcount_paused",
+            Self::Findings => "hotcount_findings",
             Self::CommitSeconds => "hotcount_commit_seconds",
             Self::SettleSeconds => "hotcount_settle_seconds",
         }
     }
 
     /// Every metric, in the order of the flow.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Received,
         Self::Applied,
         Self::Folded,
@@ -93,6 +96,7 @@ impl Metric {
         Self::HeldBytes,
         Self::Buffered,
         Self::Paused,
+        Self::Findings,
         Self::CommitSeconds,
         Self::SettleSeconds,
     ];
@@ -117,6 +121,7 @@ impl Metric {
             Self::HeldBytes => "Bytes held now, from pull to settling.",
             Self::Buffered => "Likes that wait in the buffer for a commit.",
             Self::Paused => "1 while the store fails as a whole and nothing is pulled.",
+            Self::Findings => "Things that stand still; /readyz says which.",
             Self::CommitSeconds => "One attempt at a batch that was answered.",
             Self::SettleSeconds => "From the arrival of a batch's oldest like to its settling.",
         }
@@ -164,7 +169,7 @@ pub fn prometheus() -> Result<metrics_exporter_prometheus::PrometheusHandle, met
     for metric in Metric::ALL {
         let (name, help) = (metric.name(), metric.help());
         match metric {
-            Metric::HeldDeliveries | Metric::HeldBytes | Metric::Buffered | Metric::Paused => {
+            Metric::HeldDeliveries | Metric::HeldBytes | Metric::Buffered | Metric::Paused | Metric::Findings => {
                 metrics::describe_gauge!(name, help);
             }
             Metric::CommitSeconds | Metric::SettleSeconds => metrics::describe_histogram!(name, help),

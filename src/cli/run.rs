@@ -8,7 +8,7 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::get;
 use clap::Args;
-use hotcount::pipeline;
+use hotcount::pipeline::{self, EngineError};
 use hotcount::progress::Progress;
 use hotcount::source;
 use hotcount::{face, telemetry};
@@ -78,6 +78,11 @@ impl Run {
             failed = cancel_when_left(&shutdown), if self.child => match failed.context("--child needs a pipe as standard input")? {},
             never = upkeep(&metrics) => match never {},
         };
+        if let Err(error @ EngineError::StandsStill(_)) = &report {
+            // What stands still would hold up its own end as well.
+            eprintln!("error: {error}");
+            std::process::exit(Exit::CannotWork.code().into());
+        }
         store.close().await?;
         let report = report?;
         let counted = report.counted;
@@ -114,7 +119,8 @@ async fn cancel_when_left(shutdown: &CancellationToken) -> std::io::Result<Infal
     std::future::pending().await
 }
 
-/// `/healthz`: the process answers. `/readyz`: it pulls and the store works. `/metrics`: for Prometheus.
+/// `/healthz`: the process answers. `/readyz`: it pulls, the store works and nothing stands still; if not, why, a reason a
+/// line. `/metrics`: for Prometheus.
 fn health(progress: &Arc<Progress>, metrics: PrometheusHandle) -> Router {
     let progress = Arc::clone(progress);
     Router::new()
@@ -122,13 +128,11 @@ fn health(progress: &Arc<Progress>, metrics: PrometheusHandle) -> Router {
         .route(
             "/readyz",
             get(move || async move {
-                if progress.store_failing() {
-                    (StatusCode::SERVICE_UNAVAILABLE, "the store fails as a whole; pulling has stopped\n")
-                } else if !progress.pulling() {
-                    (StatusCode::SERVICE_UNAVAILABLE, "no stream of the source is open\n")
-                } else {
-                    (StatusCode::OK, "ready\n")
+                let reasons = progress.not_ready();
+                if reasons.is_empty() {
+                    return (StatusCode::OK, "ready\n".to_owned());
                 }
+                (StatusCode::SERVICE_UNAVAILABLE, reasons.join("\n") + "\n")
             }),
         )
         .route("/metrics", get(move || async move { metrics.render() }))

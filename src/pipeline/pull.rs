@@ -7,9 +7,11 @@ use crate::backoff::Backoff;
 use crate::event::{OrderPolicy, Poison, decode};
 use crate::flush::now;
 use crate::progress::Progress;
-use crate::receipt::{Held, Receipt};
-use crate::source::{Delivery, Source, SourceError, Stream};
+use crate::receipt::{Held, Receipt, Reserved};
+use crate::source::{Delivery, Source, SourceError};
 use crate::telemetry::Metric;
+use crate::watchdog::Sign;
+use futures::FutureExt;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use std::sync::Arc;
@@ -37,6 +39,7 @@ pub(super) struct Puller {
     pub(super) work: Arc<Work>,
     pub(super) held: Arc<Held>,
     pub(super) progress: Arc<Progress>,
+    pub(super) sign: Arc<Sign>,
     pub(super) poison: mpsc::Sender<(Receipt, Poison)>,
     pub(super) confirmations: mpsc::Sender<Confirmation>,
     pub(super) order: OrderPolicy,
@@ -67,6 +70,7 @@ impl Puller {
             failures += 1;
             Metric::StreamRestarts.add(1);
             tracing::warn!(stream = self.number, failures, "the stream is opened again: {error}");
+            self.sign.is_down(error.message);
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return Ok(()),
@@ -79,14 +83,17 @@ impl Puller {
     /// it has answered is taken without an await.
     async fn serve(&self, failures: &mut u32) -> Result<(), SourceError> {
         let mut stream = self.source.open(self.number).await?;
+        self.sign.is_open();
+        self.progress.set_pulling(true);
         loop {
             self.progress.store_works().await;
-            let room = self.held.reserve(self.most).await;
-            let deliveries = self.pull(&mut *stream, room.deliveries()).await?;
+            let room = self.room().await;
+            let deliveries = stream.pull(room.deliveries()).await?;
             if deliveries.is_empty() {
                 return Ok(());
             }
             *failures = 0;
+            self.sign.steps("waits for acknowledgements to be taken");
             let taken = self.take(deliveries);
             drop(room);
             for confirmation in taken.confirmations {
@@ -97,16 +104,19 @@ impl Puller {
                 self.progress.leave(taken.dropped_poison);
                 tokio::time::sleep(PAUSE_AFTER_DROPPED_POISON).await;
             }
+            self.sign.rests();
         }
     }
 
-    async fn pull(&self, stream: &mut dyn Stream, room: usize) -> Result<Vec<Delivery>, SourceError> {
-        self.progress.set_pulling(true);
-        let pulled = stream.pull(room).await;
-        if pulled.is_err() {
-            self.progress.set_pulling(false);
+    /// Room for at least one delivery. A stream that fails meanwhile says so later.
+    async fn room(&self) -> Reserved {
+        if let Some(room) = self.held.reserve(self.most).now_or_never() {
+            return room;
         }
-        pulled
+        self.sign.waits_for_room();
+        let room = self.held.reserve(self.most).await;
+        self.sign.rests();
+        room
     }
 
     /// Decodes and adds. What is known already is settled here.

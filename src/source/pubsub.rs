@@ -26,6 +26,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// How long `close` waits for acknowledgements to be sent. They need one round trip, 100 ms after the last token; a
 /// container has usually 30 s from SIGTERM to SIGKILL, and the flush before this needs its share. What is not sent by
@@ -49,6 +50,10 @@ struct Shared {
     /// One for each stream number.
     patience: Vec<Patience>,
     closing: AtomicBool,
+    /// Whether Pub/Sub did not answer when it was asked last.
+    silent: AtomicBool,
+    /// Tells every stream to open anew.
+    reopen: watch::Sender<()>,
 }
 
 #[derive(Clone)]
@@ -82,6 +87,9 @@ impl PubSub {
         let access = Access::new(options.emulator.as_deref());
         let unavailable = |problem| ConnectError::Unavailable { url: options.name(), problem };
         let seen = look(&options, &access).await.map_err(unavailable)?;
+        if !seen {
+            tracing::warn!(source = options.name(), "this account may not look at the subscription; pulling tells");
+        }
         let subscriber = access.subscriber(options.streams).await;
         let subscriber = subscriber.map_err(|e| unavailable(failure::no_client(&e, &access)))?;
         let patience = (0..options.streams).map(|_| Patience::new(seen)).collect();
@@ -92,6 +100,8 @@ impl PubSub {
             open: Mutex::default(),
             patience,
             closing: AtomicBool::new(false),
+            silent: AtomicBool::new(false),
+            reopen: watch::Sender::new(()),
         })))
     }
 }
@@ -102,10 +112,7 @@ async fn look(options: &Options, access: &Access) -> Result<bool, String> {
     let admin = access.subscriptions().await.map_err(|e| failure::no_client(&e, access))?;
     match admin.get_subscription().set_subscription(options.subscription_path()).send().await {
         Ok(subscription) => unfit(&subscription, options).map_or(Ok(true), Err),
-        Err(error) if failure::is_permission_denied(&error) => {
-            tracing::warn!(source = options.name(), "this account may not look at the subscription; pulling tells");
-            Ok(false)
-        }
+        Err(error) if failure::is_permission_denied(&error) => Ok(false),
         Err(error) => Err(failure::sentence(&error, options, access)),
     }
 }
@@ -152,6 +159,16 @@ impl Source for PubSub {
         }
         let client = self.0.client.lock().await.clone();
         Ok(Box::new(stream::PubSubStream::new(self.0.clone(), number, client)))
+    }
+
+    /// Looks at the subscription, on a connection of its own. When it answers again after it did not, every stream opens
+    /// anew: the connections of before may be dead, and the client library takes them for quiet.
+    async fn answers(&self) -> Result<(), SourceError> {
+        let answer = look(&self.0.options, &self.0.access).await;
+        if self.0.silent.swap(answer.is_err(), Ordering::AcqRel) && answer.is_ok() {
+            self.0.reopen.send_replace(());
+        }
+        answer.map(drop).map_err(|message| SourceError { transient: true, message, source: None })
     }
 
     async fn close(&self) {
@@ -212,7 +229,7 @@ impl Shared {
 
     /// A client on another connection than the one of `generation`. Streams that give up the same connection at the
     /// same time get the same new one.
-    async fn connect_anew(&self, generation: u64) -> Result<Client, SourceError> {
+    async fn connect_anew(&self, generation: u64, why: &str) -> Result<Client, SourceError> {
         let mut client = self.client.lock().await;
         if client.generation == generation {
             let subscriber = self.access.subscriber(self.options.streams).await.map_err(|e| SourceError {
@@ -221,6 +238,7 @@ impl Shared {
                 source: Some(Box::new(e)),
             })?;
             *client = Client { generation: generation + 1, subscriber };
+            tracing::info!(source = self.options.name(), "streams go to a new connection, for {why}");
         }
         Ok(client.clone())
     }

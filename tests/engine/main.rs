@@ -8,6 +8,7 @@ mod failures;
 mod faults;
 mod modelled;
 mod poison;
+mod watchdog;
 
 use faults::{Fault, Faulty};
 use hotcount::batch::BatchKey;

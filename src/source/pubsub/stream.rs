@@ -13,8 +13,9 @@ use google_cloud_pubsub::subscriber::MessageStream;
 use google_cloud_pubsub::subscriber::handler::Handler;
 use std::sync::Arc;
 use std::time::SystemTime;
+use tokio::sync::watch;
 use tokio::task::unconstrained;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until};
 
 /// How many messages a stream that is dropped gives back at once: ten times what the service has out on one by default.
 /// What is more comes back when its lease runs out.
@@ -36,6 +37,8 @@ pub(super) struct PubSubStream {
     /// When a wait that brought nothing gives up the connection. Counted from the wait's own beginning: a caller that
     /// does not pull for long, because it is full, says nothing about the connection.
     idle_at: Instant,
+    /// Changes when the streams are to be opened anew.
+    reopen: watch::Receiver<()>,
     /// Whether anything was received: until then the client has not even opened it.
     received: bool,
     /// An error that came after deliveries that had to be handed over first.
@@ -56,11 +59,13 @@ impl PubSubStream {
         let (id, stream) = shared.start(&client);
         let idle_at = Instant::now();
         let state = State::Resting(Box::new(stream));
-        Self { shared, number, generation: client.generation, id, state, idle_at, received: false, broken: None }
+        let reopen = shared.reopen.subscribe();
+        let generation = client.generation;
+        Self { shared, number, generation, id, state, idle_at, reopen, received: false, broken: None }
     }
 
-    /// The next item, or `None` when none came in time.
-    async fn first(&mut self) -> Option<Item> {
+    /// The next item, or why the connection is to be given up.
+    async fn first(&mut self) -> Result<Item, &'static str> {
         if let State::Resting(_) = self.state
             && let State::Resting(mut stream) = std::mem::replace(&mut self.state, State::Between)
         {
@@ -71,10 +76,16 @@ impl PubSubStream {
             self.state = State::Waiting(wait.boxed());
             self.idle_at = Instant::now() + self.shared.options.idle;
         }
-        let State::Waiting(wait) = &mut self.state else { return Some(None) };
-        let (stream, item) = timeout_at(self.idle_at, wait).await.ok()?;
+        let State::Waiting(wait) = &mut self.state else { return Ok(None) };
+        let (stream, item) = tokio::select! {
+            biased;
+            arrived = wait => arrived,
+            () = sleep_until(self.idle_at) => return Err("nothing came for so long that this one may be dead"),
+            // The sender lives as long as what is shared.
+            _ = self.reopen.changed() => return Err("Pub/Sub answers again and this one may be dead"),
+        };
         self.state = State::Resting(stream);
-        Some(item)
+        Ok(item)
     }
 
     /// What more is there without waiting. Unconstrained, for a task that has spent the runtime's budget for one poll
@@ -85,14 +96,8 @@ impl PubSubStream {
     }
 
     /// Opens the stream anew on a new connection.
-    async fn connect_anew(&mut self) -> Result<(), SourceError> {
-        let client = self.shared.connect_anew(self.generation).await?;
-        tracing::debug!(
-            source = self.shared.options.name(),
-            stream = self.number,
-            idle_s = self.shared.options.idle.as_secs(),
-            "nothing came, perhaps for the connection is dead: opening another"
-        );
+    async fn connect_anew(&mut self, why: &str) -> Result<(), SourceError> {
+        let client = self.shared.connect_anew(self.generation, why).await?;
         let (id, stream) = self.shared.start(&client);
         self.shared.retire(std::mem::replace(&mut self.id, id));
         self.state = State::Resting(Box::new(stream));
@@ -136,8 +141,8 @@ impl Stream for PubSubStream {
                 return Err(error);
             }
             match self.first().await {
-                Some(item) => break item,
-                None => self.connect_anew().await?,
+                Ok(item) => break item,
+                Err(why) => self.connect_anew(why).await?,
             }
         };
         // No await from here on: what was taken from the client is handed over or dropped by nobody but the caller.
