@@ -44,7 +44,8 @@ async fn a_lane_goes_on_while_a_contended_like_is_tried_again_and_further_ones_f
     until("the others are settled", || source.totals().counted == 39).await;
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
     assert_eq!(source.totals().held, 41, "the bully's are held");
-    let report = worker.finish().await;
+    let finished = tokio::time::timeout(Duration::from_secs(3_600), worker.finish()).await;
+    let report = finished.expect("what waits aside is settled");
     assert_eq!((source.totals().counted, source.totals().dropped, report.counted.left), (80, 0, 0));
     assert!(report.counted.folded >= 36, "{:?}", report.counted);
     // The last toggle is a removal.
