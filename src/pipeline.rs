@@ -85,6 +85,7 @@ pub async fn run(
         }
     };
     source.close().await;
+    engine.give_up_confirming().await;
     outcome?;
     Ok(Report { counted: with_left(progress.counted()), unconfirmed: progress.unconfirmed() })
 }
@@ -117,6 +118,8 @@ struct Engine {
     drain_timeout: std::time::Duration,
     poison: Option<mpsc::Sender<(Receipt, crate::event::Poison)>>,
     confirmations: Option<mpsc::Sender<Confirmation>>,
+    /// Nobody waits for the broker's answers any longer.
+    no_more_answers: CancellationToken,
     pullers: JoinSet<Result<(), SourceError>>,
     lanes: JoinSet<Result<(), StoreError>>,
     /// The one lane that takes what waits aside; it is idle while nobody is contended.
@@ -169,6 +172,7 @@ impl Engine {
             drain_timeout: config.drain_timeout,
             poison: Some(poison.clone()),
             confirmations: Some(confirmations),
+            no_more_answers: CancellationToken::new(),
             pullers: JoinSet::new(),
             lanes: JoinSet::new(),
             aside: JoinSet::new(),
@@ -198,7 +202,7 @@ impl Engine {
             engine.pullers.spawn(puller.run(config.seed_of("puller", number)));
         }
         engine.quarantine.spawn(quarantine.run(poison_in, config.seed_of("quarantine", 0)));
-        engine.confirmer.spawn(confirm(confirmations_in, progress));
+        engine.confirmer.spawn(confirm(confirmations_in, progress, engine.no_more_answers.clone()));
         engine
     }
 
@@ -238,10 +242,17 @@ impl Engine {
             Some(Ok(Ok(()))) | None => {}
         }
         self.confirmations = None;
-        let deadline = now() + self.drain_timeout;
-        // Acks that the broker does not confirm in time are its own to repeat: what they stand for is durable.
+        // One deadline for the flush and for the answers: whoever asked to stop waits no longer than they said. What is
+        // settled at the last moment has the time that closing the source takes.
+        let deadline = self.drain.deadline().unwrap_or_else(|| now() + self.drain_timeout);
         let _ = tokio::time::timeout_at(deadline.into(), self.confirmer.join_next()).await;
         Ok(())
+    }
+
+    /// Acks that the broker has not confirmed by now are its own to repeat: what they stand for is durable.
+    async fn give_up_confirming(&mut self) {
+        self.no_more_answers.cancel();
+        while self.confirmer.join_next().await.is_some() {}
     }
 
     /// Ends every task and drops what is held, so that it is delivered again.
@@ -359,21 +370,26 @@ async fn until(due_at: Option<Instant>) {
     }
 }
 
-/// Awaits the broker's answers, many at a time. A failure changes no count: the effect is durable.
-async fn confirm(mut incoming: mpsc::Receiver<Confirmation>, progress: Arc<Progress>) {
+/// Awaits the broker's answers, many at a time. A failure changes no count: the effect is durable. What is not answered
+/// when nobody waits any longer was not confirmed.
+async fn confirm(mut incoming: mpsc::Receiver<Confirmation>, progress: Arc<Progress>, no_more: CancellationToken) {
     let mut waiting = FuturesUnordered::new();
     let mut open = true;
     while open || !waiting.is_empty() {
         tokio::select! {
             biased;
             Some(answer) = waiting.next() => if let Err(error) = answer {
-                progress.unconfirmed_ack();
+                progress.unconfirmed_acks(1);
                 tracing::debug!("{error}");
             },
             confirmation = incoming.recv(), if open && waiting.len() < MAX_CONFIRMATIONS => match confirmation {
                 Some(confirmation) => waiting.push(confirmation),
                 None => open = false,
             },
+            () = no_more.cancelled() => {
+                progress.unconfirmed_acks(waiting.len() + incoming.len());
+                return;
+            }
         }
     }
 }

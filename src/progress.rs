@@ -128,9 +128,9 @@ impl Progress {
         Metric::Redelivered.add(deliveries as u64);
     }
 
-    pub(crate) fn unconfirmed_ack(&self) {
-        self.unconfirmed.fetch_add(1, Ordering::Relaxed);
-        Metric::UnconfirmedAcks.add(1);
+    pub(crate) fn unconfirmed_acks(&self, acks: usize) {
+        self.unconfirmed.fetch_add(acks as u64, Ordering::Relaxed);
+        Metric::UnconfirmedAcks.add(acks as u64);
     }
 
     /// A batch was answered: the store works.

@@ -139,8 +139,7 @@ impl Crew {
             }
             ended = &mut running => {
                 let took = self.world.now() - asked_at;
-                // Once for the flush, once for the broker's answers.
-                if !life.stood_still() && took > life.config.drain_timeout * 2 + Duration::from_millis(10) {
+                if !life.stood_still() && took > life.config.drain_timeout + Duration::from_millis(10) {
                     self.world.violated(format_args!("{life} took {took:?} to stop: {:?}", life.config.drain_timeout));
                 }
                 self.ended(life, ended, &progress);
