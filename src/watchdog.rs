@@ -30,13 +30,15 @@ pub struct Finding {
     pub what: String,
     /// For how many looks.
     looks: u32,
+    /// Whether it is somebody else's, who may be back at any time: a stream that is opened again and again.
+    elsewhere: bool,
 }
 
 impl Finding {
     /// Whether it will never move again, as far as can be told.
     #[must_use]
     pub fn is_standstill(&self) -> bool {
-        self.looks >= STANDSTILL_AFTER
+        self.looks >= STANDSTILL_AFTER && !self.elsewhere
     }
 }
 
@@ -89,16 +91,21 @@ impl Watchdog {
                 Doing::Down { open, why } => (moved || !open, format!("{name} is not open: {why}")),
             };
             *looks = if wrong { looks.saturating_add(1) } else { 0 };
-            findings.push(Finding { what, looks: *looks });
+            let elsewhere = matches!(state.doing, Doing::Down { .. });
+            findings.push(Finding { what, looks: *looks, elsewhere });
         }
         self.overdue = if buffer.overdue && lane_rests { self.overdue.saturating_add(1) } else { 0 };
-        findings
-            .push(Finding { what: "likes wait to be committed though a lane is idle".to_owned(), looks: self.overdue });
+        findings.push(Finding {
+            what: "likes wait to be committed though a lane is idle".to_owned(),
+            looks: self.overdue,
+            elsewhere: false,
+        });
         let leaking = waits_for_room && all_rest && !buffer.waits;
         self.leaking = if leaking { self.leaking.saturating_add(1) } else { 0 };
         findings.push(Finding {
             what: "pulling waits for room though nothing is under way that could make some".to_owned(),
             looks: self.leaking,
+            elsewhere: false,
         });
         findings.retain(|finding| finding.looks >= FINDING_AFTER);
         findings

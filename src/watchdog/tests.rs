@@ -71,6 +71,11 @@ fn a_stream_that_fails_again_and_again_is_a_finding_though_each_opening_succeeds
         found = watchdog.look(&signs, QUIET);
     }
     assert_eq!(found[0].what, "stream 3 is not open: no route");
+    stream.is_down("no route".to_owned());
+    let found = looks(&mut watchdog, &signs, QUIET, 2 * STANDSTILL_AFTER);
+    assert!(!found[0].is_standstill(), "the broker may be back at any time");
+    stream.is_open();
+    watchdog.look(&signs, QUIET);
     assert_eq!(watchdog.look(&signs, QUIET), [], "open, and no failure since");
 }
 

@@ -5,7 +5,10 @@
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod documents;
+mod emulator;
 mod feed;
+#[path = "../support/mod.rs"]
+mod support;
 
 use documents::{Connection, Documents};
 use feed::{BULLY, Feed, Toggles};

@@ -44,7 +44,8 @@ async fn a_lane_goes_on_while_a_contended_like_is_tried_again_and_further_ones_f
     until("the others are settled", || source.totals().counted == 39).await;
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
     assert_eq!(source.totals().held, 41, "the bully's are held");
-    let report = worker.finish().await;
+    let finished = tokio::time::timeout(Duration::from_secs(3_600), worker.finish()).await;
+    let report = finished.expect("what waits aside is settled");
     assert_eq!((source.totals().counted, source.totals().dropped, report.counted.left), (80, 0, 0));
     assert!(report.counted.folded >= 36, "{:?}", report.counted);
     // The last toggle is a removal.
@@ -87,4 +88,29 @@ async fn a_store_that_cannot_work_for_what_waits_aside_stops_the_worker() {
     let error = Worker::start(&source, store, config()).running.await.expect("no panic").expect_err("stops");
     assert!(matches!(&error, EngineError::Store(e) if e.class == ErrorClass::CannotWork), "{error}");
     assert_eq!((source.totals().held, source.totals().quarantined), (0, 0), "it comes back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_waits_for_what_is_aside_until_its_deadline() {
+    let (source, memory) = (Messages::default(), Arc::new(Memory::default()));
+    let contended = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let is_contended = Arc::clone(&contended);
+    let store = Faulty::new(memory.clone(), move |batch, _| match bully(batch) {
+        Some(place) if is_contended.load(std::sync::atomic::Ordering::Relaxed) => {
+            Fault::before(ErrorClass::Contended(vec![place]))
+        }
+        _ => no_fault(),
+    });
+    let worker = Worker::start(&source, store, config());
+    for n in 0..8 {
+        source.publish(event(n, "p", &format!("u{n}"), true, 1)).expect("room");
+    }
+    until("the others are settled", || source.totals().counted == 7).await;
+    let others_stop = async {
+        tokio::time::sleep(config().drain_timeout / 5).await;
+        contended.store(false, std::sync::atomic::Ordering::Relaxed);
+    };
+    let (report, ()) = tokio::join!(worker.stop(), others_stop);
+    assert_eq!((report.counted.applied, report.counted.left, source.totals().dropped), (8, 0, 0));
+    assert_eq!(count(&*memory, "p").await, (8, Some(8)));
 }
