@@ -4,6 +4,7 @@
 
 mod failures;
 #[path = "../support/faults.rs"]
+#[allow(dead_code, reason = "shared by several test binaries")]
 mod faults;
 mod modelled;
 mod poison;

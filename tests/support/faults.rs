@@ -37,16 +37,19 @@ impl Fault {
 
 type Script = Box<dyn FnMut(&Batch, Attempt) -> Fault + Send>;
 type QuarantineScript = Box<dyn FnMut(&[Quarantined]) -> Fault + Send>;
+type Afterwards = Box<dyn Fn() + Send>;
 
 /// Wraps a store; the script decides about every call.
-pub(crate) struct Faulty<S> {
+pub(crate) struct Faulty<S: ?Sized> {
     pub(crate) inner: Arc<S>,
     script: Mutex<Script>,
     quarantine_script: Mutex<QuarantineScript>,
     reads_take: Mutex<Duration>,
+    /// Called when a batch is applied, and when poison is quarantined, before anybody hears of it.
+    afterwards: Mutex<Option<(Afterwards, Afterwards)>>,
 }
 
-impl<S: Store> Faulty<S> {
+impl<S: Store + ?Sized> Faulty<S> {
     pub(crate) fn new(inner: Arc<S>, script: impl FnMut(&Batch, Attempt) -> Fault + Send + 'static) -> Arc<Self> {
         let quarantine_script: QuarantineScript = Box::new(|_| Fault::default());
         Arc::new(Self {
@@ -54,6 +57,7 @@ impl<S: Store> Faulty<S> {
             script: Mutex::new(Box::new(script)),
             quarantine_script: Mutex::new(quarantine_script),
             reads_take: Mutex::default(),
+            afterwards: Mutex::default(),
         })
     }
 
@@ -71,10 +75,20 @@ impl<S: Store> Faulty<S> {
         *self.quarantine_script.lock().unwrap() = Box::new(script);
         self
     }
+
+    /// The same with something to do when a batch is applied and when poison is quarantined, before anybody hears of it.
+    pub(crate) fn afterwards(
+        self: Arc<Self>,
+        applied: impl Fn() + Send + 'static,
+        quarantined: impl Fn() + Send + 'static,
+    ) -> Arc<Self> {
+        *self.afterwards.lock().unwrap() = Some((Box::new(applied), Box::new(quarantined)));
+        self
+    }
 }
 
 #[async_trait]
-impl<S: Store> Counts for Faulty<S> {
+impl<S: Store + ?Sized> Counts for Faulty<S> {
     async fn tally(&self, post: &str, depth: Depth) -> Result<Tally, StoreError> {
         self.inner.tally(post, depth).await
     }
@@ -87,7 +101,7 @@ impl<S: Store> Counts for Faulty<S> {
 }
 
 #[async_trait]
-impl<S: Store> Repair for Faulty<S> {
+impl<S: Store + ?Sized> Repair for Faulty<S> {
     async fn examine(&self, post: &str) -> Result<Examined, StoreError> {
         self.inner.examine(post).await
     }
@@ -97,14 +111,20 @@ impl<S: Store> Repair for Faulty<S> {
 }
 
 #[async_trait]
-impl<S: Store> Store for Faulty<S> {
+impl<S: Store + ?Sized> Store for Faulty<S> {
     async fn apply(&self, batch: &Batch, attempt: Attempt) -> Result<Applied, StoreError> {
         let fault = (self.script.lock().unwrap())(batch, attempt);
         if !fault.delay.is_zero() {
             tokio::time::sleep(fault.delay).await;
         }
         match fault.error {
-            None => self.inner.apply(batch, attempt).await,
+            None => {
+                let applied = self.inner.apply(batch, attempt).await?;
+                if let Some((afterwards, _)) = &*self.afterwards.lock().unwrap() {
+                    afterwards();
+                }
+                Ok(applied)
+            }
             Some(class) => {
                 if fault.applies {
                     self.inner.apply(batch, attempt).await?;
@@ -120,7 +140,13 @@ impl<S: Store> Store for Faulty<S> {
             tokio::time::sleep(fault.delay).await;
         }
         match fault.error {
-            None => self.inner.quarantine(poison).await,
+            None => {
+                self.inner.quarantine(poison).await?;
+                if let Some((_, afterwards)) = &*self.afterwards.lock().unwrap() {
+                    afterwards();
+                }
+                Ok(())
+            }
             Some(class) => Err(StoreError::new(class, "a fault of the test")),
         }
     }
