@@ -3,7 +3,7 @@
 #
 #   scripts/soak.sh [--for-s 600] [--rate N] [--share 0.8] [--binary PATH] [--store URL] [--seed N]
 #
-# Without --rate it measures for a few seconds how much a worker takes, and loads it with --share of that. The events come
+# Without --rate it measures for some seconds how much a worker takes, and loads it with --share of that. The events come
 # over HTTP, with every fault that `hotcount load` knows. Exit code 0: all holds; 1: a finding, with a sentence.
 #
 # Memory is flat when the mean RSS of the last third is at most a tenth above that of the middle third. The first third
@@ -28,6 +28,10 @@ if ! [ -x "$binary" ]; then
   echo "there is no $binary: build it with \`cargo build --release --locked\`, or give --binary PATH" >&2
   exit 2
 fi
+
+# Few users, so that likes of members that are stored already come from the beginning on, while new members go on coming:
+# what is measured in the first seconds is then what the whole run is like.
+kind=(--faults --unlikes 0.1 --users 20000)
 
 place=$(mktemp -d) worker='' load=''
 trap 'kill -KILL $worker $load 2>/dev/null || true; rm -rf "$place"' EXIT
@@ -63,13 +67,14 @@ stop() {
 
 if [ -z "$rate" ]; then
   echo "measuring what a worker takes"
-  start "embedded:$place/capacity?memory_mib=4&cache_mib=4"
+  start "embedded:$place/capacity?memory_mib=8&cache_mib=16"
   messages=20000
   while :; do
-    "$binary" load --to "$address" --messages "$messages" --faults --post-prefix "measured-$messages-" --json >"$place/measured"
+    "$binary" load --to "$address" --messages "$messages" "${kind[@]}" --post-prefix "measured-$messages-" --json \
+      >"$place/measured"
     # Long enough not to measure the beginning alone.
-    if [ "$(calc "$(field elapsed_s "$place/measured") >= 5")" = 1 ]; then break; fi
-    messages=$((messages * 4))
+    if [ "$(calc "$(field elapsed_s "$place/measured") >= 10")" = 1 ]; then break; fi
+    messages=$((messages * 3))
   done
   stop
   rm -rf "$place/capacity"
@@ -79,9 +84,9 @@ if [ -z "$rate" ]; then
 fi
 
 # Small generations and a small cache: at any rate they are full long before the first third ends, and then must not grow.
-store=${store:-embedded:$place/data?memory_mib=4&cache_mib=4}
+store=${store:-embedded:$place/data?memory_mib=8&cache_mib=16}
 start "$store"
-"$binary" load --to "$address" --rate "$rate" --for-s "$seconds" --faults --unlikes 0.1 --users 200000 --seed "$seed" \
+"$binary" load --to "$address" --rate "$rate" --for-s "$seconds" "${kind[@]}" --seed "$seed" \
   --expect "$place/expected" --json >"$place/sent" 2>"$place/load.log" &
 load=$!
 

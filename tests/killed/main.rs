@@ -42,7 +42,7 @@ const ROUNDS: &str = "however_a_worker_is_killed_the_counts_follow_from_the_even
 const KILLS_FOR_EVERY_MOMENT: u64 = 48;
 
 const RESTARTS: &str = "workers_replaced_under_load_leave_no_dead_letter";
-const OUTAGE: &str = "a_store_that_is_away_costs_no_delivery_attempt";
+const OUTAGE: &str = "a_store_that_is_away_leaves_no_dead_letter";
 
 /// How often the progress is told.
 const EVERY: Duration = Duration::from_secs(10);

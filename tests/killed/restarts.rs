@@ -33,16 +33,16 @@ const PUBLISH_EVERY: Duration = Duration::from_secs(5);
 /// What comes back after an outage has waited for as long as the broker thought right.
 const MORE_PATIENCE: Duration = Duration::from_secs(240);
 
-async fn scene(seed: u64, made: Made) -> Option<Scene> {
+async fn scene(seed: u64, made: Made, extension_s: u32) -> Option<Scene> {
     let mut place = Place::new(Way::PubSubToFirestore, made).await?;
-    // Nobody is killed, so no lease has to end soon; an outage is longer.
-    place.extension_s = 20;
+    // What is given to a stream that is gone comes back after so long; an outage is longer than that.
+    place.extension_s = extension_s;
     Some(Scene::new(place, Events::new(SmallRng::seed_from_u64(seed))))
 }
 
 /// Stops a worker and starts the next, again and again, while events come.
 pub(crate) async fn rolling(restarts: usize, seed: u64) -> Option<String> {
-    let mut scene = scene(seed, Made::BySetupWithoutBackoff).await?;
+    let mut scene = scene(seed, Made::BySetupWithoutBackoff, 10).await?;
     let mut fleet: VecDeque<Worker> = (0..FLEET).map(|_| scene.worker(STREAMS, &["--batch-writes", "30"])).collect();
     for number in 0..restarts {
         let mut oldest = fleet.pop_front().expect("a worker");
@@ -72,7 +72,7 @@ fn nothing_is_dead(scene: &Scene) -> Option<String> {
 
 /// The store is away for so long: first it refuses, then it is silent. One worker holds on.
 pub(crate) async fn outage(length: Duration, seed: u64) -> Option<String> {
-    let mut scene = scene(seed, Made::BySetup).await?;
+    let mut scene = scene(seed, Made::BySetup, 20).await?;
     (scene.reopen_after, scene.deadline) = (length + MORE_PATIENCE, length * 2 + MORE_PATIENCE);
     let worker = scene.worker(STREAMS, &["--batch-writes", "30"]);
     scene.publish().await;
