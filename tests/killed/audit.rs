@@ -2,7 +2,7 @@
 
 use crate::events::Events;
 use crate::place::Place;
-use crate::process::Worker;
+use crate::process::{Worker, until};
 use crate::sender::Sender;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -59,9 +59,12 @@ impl Scene {
             let answered = self.sender.answered(sending).await;
             if self.place.way.pulls_pubsub() {
                 self.counted_by(&worker).await;
+            } else {
+                // It heeds signals from the moment on at which it pulls.
+                until("it pulls", true, || metric(&worker, "hotcount_deliveries_received_total") > 0.0);
             }
             let (status, printed) = worker.terminate();
-            assert_eq!(status.code(), Some(0), "it drains: {printed}");
+            assert_eq!(status.code(), Some(0), "it drains: {status}, {printed}");
             if answered && self.difference().is_empty() {
                 return;
             }

@@ -66,6 +66,7 @@ pub(crate) async fn round(seed: u64, tell: bool) -> Option<Done> {
         }
         *done.entry((way, kill)).or_default() += 1;
     }
+    round.scene.publish().await;
     round.scene.finished_by(|scene| scene.worker(STREAMS[KILLS as usize], &SMALL_BATCHES)).await;
     round.say("all is counted once");
     Some(done)
