@@ -225,8 +225,9 @@ fn paths_and_tests_named_in_documents_exist() {
     for document in ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "docs/results.md", "docs/testing.md"] {
         let text = fs::read_to_string(root().join(document)).unwrap();
         for quoted in text.split('`').skip(1).step_by(2) {
-            let is_path =
-                ["src/", "tests/", "benches/", "examples/", "docs/", ".ci/"].iter().any(|p| quoted.starts_with(p));
+            let is_path = ["src/", "tests/", "benches/", "examples/", "docs/", "scripts/", ".ci/"]
+                .iter()
+                .any(|p| quoted.starts_with(p));
             if is_path && !quoted.contains(['{', '*', ' ']) {
                 let path = quoted.split("::").next().unwrap_or_default();
                 assert!(root().join(path).exists(), "{document} names {quoted}");
