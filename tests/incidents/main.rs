@@ -3,6 +3,7 @@
 #![cfg(all(feature = "cli", feature = "firestore", feature = "pubsub"))]
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot set up its parts fails")]
 
+mod binary;
 mod commits;
 mod counts;
 mod exactly_once;
@@ -13,11 +14,15 @@ mod flow_control;
 mod identity;
 mod leases;
 mod place;
+#[path = "../support/process.rs"]
+#[allow(dead_code, unreachable_pub, reason = "shared by several test binaries")]
+mod process;
 mod queue;
 mod shutdown;
 mod streams;
 #[path = "../support/mod.rs"]
 mod support;
+mod ttl;
 mod wire;
 mod worker;
 
