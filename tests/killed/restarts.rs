@@ -46,7 +46,7 @@ pub(crate) async fn rolling(restarts: usize, seed: u64) -> Option<String> {
     let mut fleet: VecDeque<Worker> = (0..FLEET).map(|_| scene.worker(STREAMS, &["--batch-writes", "30"])).collect();
     for number in 0..restarts {
         let mut oldest = fleet.pop_front().expect("a worker");
-        oldest.signal();
+        oldest.signal("TERM");
         // While it drains: what it has asked for and not taken must go elsewhere.
         scene.publish().await;
         let status = oldest.wait();

@@ -118,7 +118,7 @@ impl Round {
         if kill == Kill::Draining {
             self.scene.place.trap.slow();
             self.some_time(400).await;
-            worker.signal();
+            worker.signal("TERM");
         }
         self.some_time(700).await;
         worker.kill();
@@ -134,7 +134,7 @@ impl Round {
             let mut sending = vec![self.scene.sender.send(&worker.address)];
             if catch.in_drain {
                 self.while_publishing(&worker, &mut sending, || worker.log().contains(child::HOLDING)).await;
-                worker.signal();
+                worker.signal("TERM");
             }
             let mut published = Instant::now();
             let status = loop {
@@ -152,7 +152,7 @@ impl Round {
             for sending in sending {
                 self.scene.sender.answered(sending).await;
             }
-            if status.signal() == Some(9) {
+            if status.signal("TERM") == Some(9) {
                 return;
             }
             assert!(status.success() && catch.in_drain, "{catch:?} never came: {status}\n{}", worker.log());
@@ -192,7 +192,7 @@ impl Round {
                 let holds = || metric(&worker, "hotcount_held_deliveries") >= HELD_FOR_A_DRAIN as f64;
                 self.while_publishing(&worker, &mut sending, holds).await;
                 self.scene.place.trap.begin_drain();
-                worker.signal();
+                worker.signal("TERM");
             }
             let mut document = None;
             let (begun, mut published) = (Instant::now(), Instant::now());

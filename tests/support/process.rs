@@ -82,15 +82,16 @@ impl Worker {
         (status, self.log())
     }
 
-    /// Sends SIGTERM: it begins to drain.
-    pub fn signal(&self) {
-        let signalled = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
+    /// Sends a signal, such as `TERM`.
+    pub fn signal(&self, name: &str) {
+        let signalled =
+            Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status().unwrap();
         assert!(signalled.success());
     }
 
     /// Sends SIGTERM and waits: the exit status and what it printed.
     pub fn terminate(mut self) -> (ExitStatus, String) {
-        self.signal();
+        self.signal("TERM");
         let status = self.wait();
         let mut printed = String::new();
         self.child.stdout.take().unwrap().read_to_string(&mut printed).unwrap();
