@@ -152,7 +152,7 @@ impl Round {
             for sending in sending {
                 self.scene.sender.answered(sending).await;
             }
-            if status.signal("TERM") == Some(9) {
+            if status.signal() == Some(9) {
                 return;
             }
             assert!(status.success() && catch.in_drain, "{catch:?} never came: {status}\n{}", worker.log());
