@@ -6,6 +6,27 @@
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a check ends at its first failure")]
 #![allow(unreachable_pub, reason = "reached by the fuzz targets alone")]
 
+mod body;
 mod decoder;
+mod lines;
+mod urls;
 
+pub use body::body;
 pub use decoder::decoder;
+pub use lines::lines;
+pub use urls::urls;
+
+// Private parsers are included by path; this is where they find what they name of their own crate.
+#[allow(unused_imports, reason = "where `tests/parsers/main.rs` includes this file, it stands there")]
+use hotcount::store;
+use std::cell::LazyCell;
+use tokio::runtime::{Builder, Runtime};
+
+thread_local! {
+    static RUNTIME: LazyCell<Runtime> =
+        LazyCell::new(|| Builder::new_current_thread().enable_time().build().expect("a runtime"));
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    RUNTIME.with(|runtime| runtime.block_on(future))
+}

@@ -8,6 +8,8 @@
 mod fuzz;
 mod mutation;
 
+// Private parsers that the checks include by path name these as of their own crate.
+use hotcount::store;
 use mutation::Mutation;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -45,4 +47,19 @@ fn holds(target: &str, check: fn(&[u8])) {
 #[test]
 fn an_event_is_the_like_or_the_poison_that_a_plain_reading_says() {
     holds("decoder", fuzz::decoder);
+}
+
+#[test]
+fn a_file_has_the_same_lines_wherever_a_read_ends() {
+    holds("lines", fuzz::lines);
+}
+
+#[test]
+fn every_event_of_a_body_is_delivered_once_and_the_answer_tells_its_fate() {
+    holds("body", fuzz::body);
+}
+
+#[test]
+fn a_url_is_refused_with_a_reason_or_means_the_same_when_written_again() {
+    holds("urls", fuzz::urls);
 }
