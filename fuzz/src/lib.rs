@@ -8,17 +8,24 @@
 
 mod body;
 mod decoder;
+mod dice;
+mod disk;
+mod face;
 mod lines;
+mod load;
 mod urls;
 
 pub use body::body;
 pub use decoder::decoder;
+pub use disk::disk;
+pub use face::face;
 pub use lines::lines;
+pub use load::load;
 pub use urls::urls;
 
 // Private parsers are included by path; this is where they find what they name of their own crate.
 #[allow(unused_imports, reason = "where `tests/parsers/main.rs` includes this file, it stands there")]
-use hotcount::store;
+use hotcount::{event, membership, store};
 use std::cell::LazyCell;
 use tokio::runtime::{Builder, Runtime};
 

@@ -9,7 +9,7 @@ mod fuzz;
 mod mutation;
 
 // Private parsers that the checks include by path name these as of their own crate.
-use hotcount::store;
+use hotcount::{event, membership, store};
 use mutation::Mutation;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -62,4 +62,19 @@ fn every_event_of_a_body_is_delivered_once_and_the_answer_tells_its_fate() {
 #[test]
 fn a_url_is_refused_with_a_reason_or_means_the_same_when_written_again() {
     holds("urls", fuzz::urls);
+}
+
+#[test]
+fn an_answer_of_a_worker_means_the_same_when_written_again() {
+    holds("face", fuzz::face);
+}
+
+#[test]
+fn what_lies_on_disk_is_read_as_it_was_written_or_called_damaged() {
+    holds("disk", fuzz::disk);
+}
+
+#[test]
+fn a_load_that_can_be_leads_to_what_it_expects() {
+    holds("load", fuzz::load);
 }
