@@ -207,12 +207,29 @@ fn the_engine_leaves_nothing_to_chance_but_its_seed() {
 
 #[test]
 fn every_file_is_short_enough_to_be_one_idea() {
-    for folder in ["src", "tests", "benches", "examples"] {
+    for folder in ["src", "tests", "benches", "examples", "fuzz/src", "fuzz/fuzz_targets"] {
         for path in rust_files(&root().join(folder)) {
             let lines = fs::read_to_string(&path).unwrap().lines().count();
             assert!(lines <= MAX_LINES, "{} has {lines} lines", path.display());
         }
     }
+}
+
+/// A target that the fuzzer alone runs would rot, and a finding of it would not be tried again.
+#[test]
+fn every_fuzz_target_has_seeds_and_a_property_test() {
+    let manifest = fs::read_to_string(root().join("fuzz/Cargo.toml")).unwrap();
+    let properties = fs::read_to_string(root().join("tests/parsers/main.rs")).unwrap();
+    let targets = rust_files(&root().join("fuzz/fuzz_targets"));
+    for path in &targets {
+        let target = path.file_stem().and_then(|stem| stem.to_str()).unwrap();
+        assert!(manifest.contains(&format!("path = \"fuzz_targets/{target}.rs\"")), "fuzz/Cargo.toml lacks {target}");
+        assert!(fs::read_to_string(path).unwrap().contains(&format!("hotcount_fuzz::{target}(data)")), "{target}");
+        assert!(properties.contains(&format!("holds(\"{target}\", fuzz::{target})")), "no property test of {target}");
+        let seeds = root().join("fuzz/seeds").join(target);
+        assert!(seeds.is_dir(), "{} is missing", seeds.display());
+    }
+    assert_eq!(properties.matches("    holds(\"").count(), targets.len(), "a property test without its fuzz target");
 }
 
 #[test]
@@ -227,7 +244,7 @@ fn paths_and_tests_named_in_documents_exist() {
     {
         let text = fs::read_to_string(root().join(document)).unwrap();
         for quoted in text.split('`').skip(1).step_by(2) {
-            let is_path = ["src/", "tests/", "benches/", "examples/", "docs/", "scripts/", ".ci/"]
+            let is_path = ["src/", "tests/", "benches/", "examples/", "docs/", "fuzz/", "scripts/", ".ci/"]
                 .iter()
                 .any(|p| quoted.starts_with(p));
             if is_path && !quoted.contains(['{', '*', ' ']) {
