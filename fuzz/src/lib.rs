@@ -10,14 +10,17 @@ mod body;
 mod decoder;
 mod dice;
 mod disk;
+mod documents;
 mod face;
 mod lines;
 mod load;
+mod rpc;
 mod urls;
 
 pub use body::body;
 pub use decoder::decoder;
 pub use disk::disk;
+pub use documents::documents;
 pub use face::face;
 pub use lines::lines;
 pub use load::load;

@@ -78,3 +78,8 @@ fn what_lies_on_disk_is_read_as_it_was_written_or_called_damaged() {
 fn a_load_that_can_be_leads_to_what_it_expects() {
     holds("load", fuzz::load);
 }
+
+#[test]
+fn a_document_that_hotcount_could_not_have_written_is_not_believed() {
+    holds("documents", fuzz::documents);
+}
