@@ -20,15 +20,15 @@ async fn a_linger_and_a_commit_longer_than_the_deadline_only_bring_copies_incide
     assert_eq!(count(&*memory, "p").await, (200, 200));
 }
 
-/// A checkpoint of 35 minutes under a lease of 30.
+/// A store that answers nothing in time for four hours, under a lease of 30 minutes.
 #[tokio::test(start_paused = true)]
 async fn a_store_slower_than_the_lease_stops_pulling_and_does_not_multiply_the_load_incident_12() {
     const LEASE: Duration = Duration::from_secs(30 * 60);
     let queue = queue_of(1_000, Rules { lease: LEASE, max_lease: Some(LEASE), ..Rules::default() });
     let memory = Arc::new(Memory::default());
     let store = failing(&memory, |at| {
-        let slow = at < Duration::from_secs(4 * 3_600);
-        if slow { Fault::slow(Duration::from_secs(35 * 60)) } else { Fault::default() }
+        let away = at < Duration::from_secs(4 * 3_600);
+        if away { Fault { delay: SECOND * 60, ..Fault::before(ErrorClass::Unknown) } } else { Fault::default() }
     });
     queue.finish();
     let mut config = config();

@@ -69,3 +69,17 @@ async fn a_batch_key_that_has_expired_and_is_still_there_counts_as_there_inciden
     assert_eq!((answer.applied, answer.replayed), (1, true));
     assert_eq!(count(&*place.store, "p").await, (1, 1));
 }
+
+/// A policy on a field that is no timestamp deletes nothing, and nobody says so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_key_expires_at_a_timestamp_later_than_any_retry_incident_74() {
+    let Some(place) = Place::spoiled(|_| Verdict::Pass).await else { return };
+    let batch = Batch::new(BatchKey::from_random(74), vec![Like::new("p", "u", "e", true, 1)]);
+    place.store.apply(&batch, Attempt::first(1)).await.expect("it is applied");
+    let key = batch_keys(&place).await.remove(0);
+    let time = |field: &str| match &key.fields[field].value_type {
+        Some(ValueType::TimestampValue(time)) => time.seconds,
+        other => panic!("{field} is {other:?}"),
+    };
+    assert!(time("expireAt") - time("processedAt") > config().flush.retry_deadline.as_secs() as i64);
+}
