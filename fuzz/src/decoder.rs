@@ -181,9 +181,13 @@ fn micros_of(text: &str) -> Option<i64> {
     let days_before_1970 = 1970 * 365 + leaps_before(1970);
     let day_of_year = days_in[..(month - 1) as usize].iter().sum::<i64>() + day - 1;
     let days = year * 365 + leaps_before(year) + day_of_year - days_before_1970;
-    // The second 60 ends the last minute of a month in UTC, and is told as the last microsecond before it.
     let seconds = days * 86_400 + hour * 3_600 + (minute - offset_minutes) * 60 + second.min(59);
+    // The second 60 ends the last minute of a month in UTC, and is told as the last microsecond before it.
     if second == 60 {
+        let after = OffsetDateTime::from_unix_timestamp(seconds + 1).ok()?;
+        if (after.day(), after.hour(), after.minute(), after.second()) != (1, 0, 0, 0) {
+            return None;
+        }
         micros = 999_999;
     }
     Some(seconds * 1_000_000 + micros)

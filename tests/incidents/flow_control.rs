@@ -28,7 +28,8 @@ async fn acks_flow_while_the_stream_is_not_read_incident_21() {
     let worker = Worker::start(wire.source("streams=1").await, slow, config);
     wire.topic.publish_all([event("e", "p", "last", true, 1)].into_iter().chain((0..200).map(like))).await;
     soon("the others are counted", || worker.progress.counted().applied == 200).await;
-    wire.proxy.called("Acknowledge", 2).await;
+    // Acknowledgements leave together, so one call may carry all of them.
+    wire.proxy.called("Acknowledge", 1).await;
     let report = worker.stop().await;
     assert_eq!((report.counted.applied, report.counted.left), (200, 1));
 }

@@ -104,6 +104,8 @@ impl Scene {
         let durable = |books: &mut Books| books.durable.extend_from_slice(batch.likes());
         if Double::RemembersTooEarly.is_planted() {
             self.buffer.remember(&batch);
+            // Here it would wait for the store.
+            thread::yield_now();
             self.books(durable);
         } else {
             self.books(durable);
