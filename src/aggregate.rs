@@ -17,13 +17,11 @@ pub use window::Known;
 
 use crate::batch::{Batch, BatchKey};
 use crate::event::Like;
+use crate::sync::{Entry, Map, Mutex, MutexGuard, PoisonError};
 use aside::Aside;
-use dashmap::DashMap;
-use dashmap::mapref::entry::Entry;
 use foldhash::fast::FixedState;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{Hash, Hasher};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use thin_vec::ThinVec;
 use window::Window;
@@ -106,7 +104,7 @@ impl<R> Default for Slot<R> {
 /// The buffer. `R` is what travels with a like until it is settled.
 pub struct Aggregator<R> {
     config: Config,
-    map: DashMap<ByMember, Slot<R>, FixedState>,
+    map: Map<ByMember, Slot<R>, FixedState>,
     /// Invariant: a like is here exactly once from soon after it enters the map until just before it leaves it. Adders
     /// push after they insert and the sealer pops before it removes, so neither holds both locks: a twin may fold into
     /// a like that the sealer has popped, and the sealer takes that receipt with it when it removes the like.
@@ -123,7 +121,7 @@ impl<R> Aggregator<R> {
         let hasher = FixedState::with_seed(config.seed);
         Self {
             config,
-            map: DashMap::with_capacity_and_hasher_and_shard_amount(0, hasher.clone(), MAP_SHARDS),
+            map: Map::with_capacity_and_hasher_and_shard_amount(0, hasher.clone(), MAP_SHARDS),
             line: Mutex::default(),
             aside: Aside::default(),
             window: Window::new(config.window_likes, hasher),

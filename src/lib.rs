@@ -49,6 +49,7 @@ pub mod repair;
 pub mod shard;
 pub mod source;
 pub mod store;
+mod sync;
 pub mod telemetry;
 pub mod watchdog;
 

@@ -17,7 +17,8 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("shard", &[]),
     ("telemetry", &[]),
     ("watchdog", &[]),
-    ("aggregate", &["batch", "event"]),
+    ("sync", &[]),
+    ("aggregate", &["batch", "event", "sync"]),
     ("source", &["ack"]),
     ("source/http", &["ack", "event", "source"]),
     ("source/jsonl", &["ack", "source"]),
@@ -171,6 +172,20 @@ fn aggregation_and_decisions_never_await_and_never_read_a_clock() {
             for forbidden in [".await", "async fn", "::now()", "tokio", "std::fs", "std::net"] {
                 assert!(!code.contains(forbidden), "{} has {forbidden}", path.display());
             }
+        }
+    }
+}
+
+/// What the buffer takes from elsewhere, the model checker does not see.
+#[test]
+fn the_buffer_shares_nothing_between_threads_but_what_the_model_checker_sees() {
+    for path in rust_files(&root().join("src")) {
+        if module_of(&path) != "aggregate" || path.file_name().is_some_and(|f| f == "tests.rs") {
+            continue;
+        }
+        let code = code_of(&path);
+        for forbidden in ["std::sync", "dashmap", "thread_local", "static ", "Cell<"] {
+            assert!(!code.contains(forbidden), "{} has {forbidden}", path.display());
         }
     }
 }

@@ -4,9 +4,9 @@
 use super::{ByMember, Sealed};
 use crate::batch::Batch;
 use crate::event::Like;
+use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use foldhash::fast::FixedState;
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a member stays aside after it was contended last. To learn it again costs a batch two refused commits; to keep

@@ -1,6 +1,6 @@
 //! What the worker holds, counted from delivery to settling: likes and bytes, payloads and tokens included.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::{AtomicUsize, Ordering};
 
 /// What a delivery costs beside its payload: its token, its metadata and its place in the map and the line, as the
 /// memory benchmark measured them, rounded up.

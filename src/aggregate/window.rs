@@ -3,10 +3,10 @@
 
 use super::ByMember;
 use crate::event::Like;
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 use foldhash::fast::FixedState;
 use std::cmp::Ordering;
 use std::collections::HashSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What the window knows of a like that is not newer than one whose effect is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
