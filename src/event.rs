@@ -16,6 +16,10 @@ use wire::{Scalar, Wire};
 /// The longest id in bytes: Firestore's limit for a document id and for an indexed string.
 pub const MAX_ID_BYTES: usize = 1_500;
 
+/// The longest that a reason gets, in bytes. JSON's parser quotes a text that it did not expect, however long, and a store
+/// that keeps the reason beside the payload has a limit of its own.
+const MAX_PROBLEM_BYTES: usize = 500;
+
 /// How far `occurredAt` may lie after the message was published or received. A clock in 2099 would freeze the
 /// membership that it touches, so such an event is poison.
 pub const MAX_FUTURE: Duration = Duration::from_secs(10 * 60);
@@ -129,7 +133,12 @@ pub struct Poison {
 
 impl Poison {
     fn new(field: &'static str, problem: impl Into<String>) -> Self {
-        Self { field, problem: problem.into() }
+        let mut problem = problem.into();
+        if problem.len() > MAX_PROBLEM_BYTES {
+            problem.truncate(problem.floor_char_boundary(MAX_PROBLEM_BYTES));
+            problem.push('…');
+        }
+        Self { field, problem }
     }
 
     /// A like that the store refuses for good, alone in its batch.

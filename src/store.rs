@@ -158,10 +158,11 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Count from shards minus count from members: 0 whenever the contract holds.
+    /// Count from shards minus count from members: 0 whenever the contract holds. Shards that were changed from outside
+    /// may hold anything, so it saturates.
     #[must_use]
     pub fn drift(&self) -> Option<i64> {
-        self.members.map(|m| self.count - i64::try_from(m).unwrap_or(i64::MAX))
+        self.members.map(|m| self.count.saturating_sub_unsigned(m))
     }
 }
 

@@ -83,6 +83,7 @@ macro_rules! conformance {
                     quarantine_pages,
                     quarantine_keeps_every_field,
                     quarantine_keeps_two_mebibytes,
+                    quarantine_keeps_large_poison_with_the_reason_of_the_decoder,
                     a_discarded_entry_is_gone_whole_and_the_others_stay,
                     discarding_what_is_not_there_is_no_error,
                 }

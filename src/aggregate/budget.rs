@@ -12,8 +12,12 @@ const DELIVERY_BYTES: usize = 512;
 pub struct Budget {
     max_deliveries: usize,
     max_bytes: usize,
+    /// Held now.
     deliveries: AtomicUsize,
-    reserved: AtomicUsize,
+    /// Held or reserved. One counter, because two that are read one after the other can both have changed meanwhile and
+    /// look as before, and then more is granted than there is. What was reserved counts twice for a moment, from when it
+    /// is held until it is no longer reserved, and never not at all.
+    taken: AtomicUsize,
     bytes: AtomicUsize,
 }
 
@@ -25,7 +29,7 @@ impl Budget {
             max_deliveries,
             max_bytes,
             deliveries: AtomicUsize::new(0),
-            reserved: AtomicUsize::new(0),
+            taken: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
         }
     }
@@ -34,37 +38,36 @@ impl Budget {
     /// received already.
     #[must_use]
     pub fn room(&self) -> usize {
-        self.beside(self.reserved.load(Ordering::Acquire))
+        self.beside(self.taken.load(Ordering::Acquire))
     }
 
-    /// The room beside `reserved`. What was reserved is held before it is no longer reserved, so whoever reads the
-    /// reservations first counts a delivery twice for a moment, and never not at all.
-    fn beside(&self, reserved: usize) -> usize {
+    /// The room beside what is `taken`.
+    fn beside(&self, taken: usize) -> usize {
         if self.bytes.load(Ordering::Acquire) >= self.max_bytes {
             return 0;
         }
-        let held = self.deliveries.load(Ordering::Acquire);
-        self.max_deliveries.saturating_sub(held.saturating_add(reserved))
+        self.max_deliveries.saturating_sub(taken)
     }
 
     /// Reserves room for up to `most` deliveries that will be asked for, and answers for how many; 0 when there is none.
     pub fn reserve(&self, most: usize) -> usize {
         let mut got = 0;
         // The closure always answers with a number.
-        let _ = self.reserved.fetch_update(Ordering::AcqRel, Ordering::Acquire, |reserved| {
-            got = self.beside(reserved).min(most);
-            Some(reserved + got)
+        let _ = self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, |taken| {
+            got = self.beside(taken).min(most);
+            Some(taken + got)
         });
         got
     }
 
     /// Gives a reservation back, after what came of it was held.
     pub fn unreserve(&self, deliveries: usize) {
-        self.reserved.fetch_sub(deliveries, Ordering::AcqRel);
+        self.taken.fetch_sub(deliveries, Ordering::AcqRel);
     }
 
     /// Holds one delivery.
     pub fn hold(&self, payload_bytes: usize) {
+        self.taken.fetch_add(1, Ordering::AcqRel);
         self.deliveries.fetch_add(1, Ordering::AcqRel);
         self.bytes.fetch_add(payload_bytes + DELIVERY_BYTES, Ordering::AcqRel);
     }
@@ -74,9 +77,8 @@ impl Budget {
     pub fn release(&self, payload_bytes: usize) -> bool {
         let cost = payload_bytes + DELIVERY_BYTES;
         let bytes = self.bytes.fetch_sub(cost, Ordering::AcqRel);
-        let deliveries = self.deliveries.fetch_sub(1, Ordering::AcqRel);
-        let taken = deliveries.saturating_add(self.reserved.load(Ordering::Acquire));
-        let was_full = taken >= self.max_deliveries || bytes >= self.max_bytes;
+        self.deliveries.fetch_sub(1, Ordering::AcqRel);
+        let was_full = self.taken.fetch_sub(1, Ordering::AcqRel) >= self.max_deliveries || bytes >= self.max_bytes;
         was_full && self.room() > 0
     }
 

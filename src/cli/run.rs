@@ -20,7 +20,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 /// The exporter's own default.
@@ -53,6 +53,7 @@ impl Run {
         let store = self.store.connect().await?;
         let progress = Arc::new(Progress::default());
         let shutdown = CancellationToken::new();
+        let stopped = cancel_on_signal(&shutdown);
         let listener = TcpListener::bind(self.http)
             .await
             .with_context(|| format!("--http {} cannot be listened on; choose another address", self.http))?;
@@ -74,7 +75,7 @@ impl Run {
                 served.context("the HTTP face ended")?;
                 anyhow::bail!("the HTTP face ended");
             }
-            never = cancel_on_signal(&shutdown) => match never {},
+            never = stopped => match never {},
             failed = cancel_when_left(&shutdown), if self.child => match failed.context("--child needs a pipe as standard input")? {},
             never = upkeep(&metrics) => match never {},
         };
@@ -138,11 +139,17 @@ fn health(progress: &Arc<Progress>, metrics: PrometheusHandle) -> Router {
         .route("/metrics", get(move || async move { metrics.render() }))
 }
 
-/// The first SIGTERM or SIGINT drains; the second ends the process at once, and what it held is delivered again.
-pub(crate) async fn cancel_on_signal(shutdown: &CancellationToken) -> Infallible {
-    let (mut term, mut int) = match (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) {
-        (Ok(term), Ok(int)) => (term, int),
-        (Err(error), _) | (_, Err(error)) => {
+/// The first SIGTERM or SIGINT drains; the second ends the process at once, and what it held is delivered again. From the
+/// call on, not from the first poll: whoever sees that a worker listens may stop it.
+pub(crate) fn cancel_on_signal(shutdown: &CancellationToken) -> impl Future<Output = Infallible> {
+    let signals = signal(SignalKind::terminate()).and_then(|term| Ok((term, signal(SignalKind::interrupt())?)));
+    cancel_on(signals, shutdown.clone())
+}
+
+async fn cancel_on(signals: std::io::Result<(Signal, Signal)>, shutdown: CancellationToken) -> Infallible {
+    let (mut term, mut int) = match signals {
+        Ok(signals) => signals,
+        Err(error) => {
             tracing::error!("signals cannot be watched, so a signal ends the process without a drain: {error}");
             std::future::pending().await
         }

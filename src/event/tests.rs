@@ -59,6 +59,14 @@ fn the_reason_names_the_field() {
 }
 
 #[test]
+fn a_reason_is_short_however_long_the_payload_is() {
+    let got = read(&format!("\"{}\"", "é".repeat(1 << 20))).expect_err("no object");
+    assert!(got.starts_with("payload: not an event in JSON") && got.len() < 600, "{} bytes", got.len());
+    let refused = Poison::refused_by_store("x".repeat(1 << 20));
+    assert!(refused.problem.len() < 600, "{} bytes", refused.problem.len());
+}
+
+#[test]
 fn an_integer_id_is_its_decimal_text() {
     let json = r#"{"eventId":"e","type":"like.added","postId":18446744073709551615,"userId":-5,"occurredAt":"2020-01-01T00:00:00Z"}"#;
     assert_eq!(read(json).expect("good").member(), ("18446744073709551615", "-5"));

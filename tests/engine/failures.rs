@@ -42,6 +42,24 @@ async fn an_outage_stops_pulling_keeps_every_lease_and_dead_letters_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_store_that_answers_nothing_for_ten_minutes_costs_no_delivery_attempt() {
+    let (source, memory) = (Messages::default(), Arc::new(Memory::default()));
+    let (start, outage) = (tokio::time::Instant::now(), Duration::from_secs(600));
+    let store = Faulty::new(memory.clone(), move |_, _| Fault::slow(outage.saturating_sub(start.elapsed())));
+    for n in 0..500 {
+        source.publish(event(n, "p", &format!("u{n}"), true, 1)).expect("room");
+    }
+    let worker = Worker::start(&source, store, config());
+    tokio::time::sleep(outage - Duration::from_secs(1)).await;
+    let totals = source.totals();
+    assert_eq!((totals.counted, totals.dropped), (0, 0));
+    assert!((40..=50).contains(&totals.held), "{}", totals.held);
+    let report = worker.finish().await;
+    assert_eq!((source.totals().delivered, source.totals().dropped), (500, 0), "every message was delivered once");
+    assert_eq!((report.counted.applied, count(&*memory, "p").await), (500, (500, Some(500))));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_like_that_the_store_refuses_is_isolated_and_what_was_folded_into_it_comes_back() {
     let (source, memory) = (Messages::default(), Arc::new(Memory::default()));
     let store = Faulty::new(memory.clone(), |batch, _| {

@@ -5,6 +5,7 @@
 mod contended;
 mod failures;
 #[path = "../support/faults.rs"]
+#[allow(dead_code, reason = "shared by several test binaries")]
 mod faults;
 mod modelled;
 mod poison;

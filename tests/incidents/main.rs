@@ -3,6 +3,9 @@
 #![cfg(all(feature = "cli", feature = "firestore", feature = "pubsub"))]
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot set up its parts fails")]
 
+mod binary;
+mod commits;
+mod counts;
 mod exactly_once;
 #[path = "../support/faults.rs"]
 #[allow(dead_code, reason = "shared by several test binaries")]
@@ -10,8 +13,17 @@ mod faults;
 mod flow_control;
 mod identity;
 mod leases;
+mod place;
+#[path = "../support/process.rs"]
+#[allow(dead_code, unreachable_pub, reason = "shared by several test binaries")]
+mod process;
 mod queue;
+mod shutdown;
 mod streams;
+#[path = "../support/mod.rs"]
+mod support;
+mod ttl;
+mod wire;
 mod worker;
 
 use faults::{Fault, Faulty};
@@ -21,10 +33,14 @@ use hotcount::source::memory::Memory as Messages;
 use hotcount::source::{Source, SourceError};
 use hotcount::store::memory::Memory;
 use hotcount::store::{Counts, Depth, ErrorClass, Store};
+use place::Place;
 use queue::{Fate, Queue, Rules};
 use std::sync::Arc;
 use std::time::Duration;
-use worker::{Worker, count, until};
+use support::proxy::{Call, Proxy, Status, Verdict};
+use support::publish::Topic;
+use wire::Wire;
+use worker::{Worker, count, soon, until};
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -9,8 +9,11 @@ use tokio_util::sync::CancellationToken;
 /// How often something is looked at. On a paused clock it costs nothing.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// How long something may take to become so: on a paused clock a long outage, else far more than a busy machine needs.
+/// How long something may take to become so on a paused clock.
 const WITHIN: Duration = Duration::from_secs(3_600);
+
+/// The same on the clock of this machine: several leases, and more than a busy machine needs.
+const SOON: Duration = Duration::from_secs(180);
 
 pub(crate) struct Worker {
     pub(crate) progress: Arc<Progress>,
@@ -37,11 +40,20 @@ impl Worker {
     }
 }
 
-/// Waits until something is so.
-pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+/// Waits until something is so, on a paused clock.
+pub(crate) async fn until(what: &str, is_so: impl FnMut() -> bool) {
+    wait(what, WITHIN, is_so).await;
+}
+
+/// Waits until something is so, on the clock of this machine.
+pub(crate) async fn soon(what: &str, is_so: impl FnMut() -> bool) {
+    wait(what, SOON, is_so).await;
+}
+
+async fn wait(what: &str, within: Duration, mut is_so: impl FnMut() -> bool) {
     let began = tokio::time::Instant::now();
     while !is_so() {
-        assert!(began.elapsed() < WITHIN, "never: {what}");
+        assert!(began.elapsed() < within, "never: {what}");
         tokio::time::sleep(LOOK_EVERY).await;
     }
 }

@@ -9,6 +9,8 @@ mod calls;
 mod documents;
 mod doubles;
 mod events;
+#[path = "../support/libtest.rs"]
+mod libtest;
 mod life;
 mod options;
 mod plan;

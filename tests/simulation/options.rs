@@ -1,6 +1,7 @@
 //! The arguments. `cargo test` passes some of its own, which mean here what they mean everywhere.
 
 use crate::doubles::Double;
+use crate::libtest::LibTest;
 use clap::Parser;
 
 /// Runs the whole engine in a simulated world: the real aggregation, flush, pipeline and store logic, with simulated
@@ -39,38 +40,9 @@ pub(crate) struct Options {
     pub(crate) libtest: LibTest,
 }
 
-/// What Rust's own harness takes; `cargo test -- --nocapture` passes it to every test there is.
-#[derive(Clone, Debug, clap::Args)]
-pub(crate) struct LibTest {
-    #[arg(long, hide = true)]
-    pub(crate) exact: bool,
-    #[arg(long, hide = true)]
-    pub(crate) ignored: bool,
-    #[arg(long, hide = true)]
-    pub(crate) skip: Vec<String>,
-    #[arg(long, hide = true)]
-    include_ignored: bool,
-    #[arg(long, hide = true, alias = "no-capture")]
-    nocapture: bool,
-    #[arg(long, hide = true)]
-    show_output: bool,
-    #[arg(short, long, hide = true)]
-    quiet: bool,
-    #[arg(long, hide = true)]
-    test_threads: Option<String>,
-    #[arg(long, hide = true)]
-    color: Option<String>,
-    #[arg(long, hide = true)]
-    format: Option<String>,
-}
-
 impl Options {
     /// Whether a check is asked for.
     pub(crate) fn wants(&self, name: &str) -> bool {
-        let fits = |filter: &String| if self.libtest.exact { name == filter } else { name.contains(filter.as_str()) };
-        // None of them is marked to be ignored.
-        !self.libtest.ignored
-            && (self.filters.is_empty() || self.filters.iter().any(fits))
-            && !self.libtest.skip.iter().any(fits)
+        self.libtest.wants(name, &self.filters)
     }
 }

@@ -62,6 +62,7 @@ kinds! {
     Pause = "workers that stood still",
     Restart = "workers asked to stop",
     Stopped = "workers stopped by the store",
+    StoodStill = "workers that ended because they stood still",
     TwoShardCounts = "workers started beside one of another shard count",
     // At the end.
     Calm = "runs that settled after the faults",

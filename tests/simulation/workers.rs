@@ -182,6 +182,10 @@ impl Crew {
             Ok(Err(EngineError::Source(error))) if !self.world.is_calm_for(Duration::from_secs(90)) => {
                 self.world.say(format_args!("{life} stops, because the source cannot work: {error}"));
             }
+            Ok(Err(EngineError::StandsStill(what))) if !self.world.is_calm_for(Duration::from_secs(615)) => {
+                self.world.note(Kind::StoodStill);
+                self.world.say(format_args!("{life} ends, because it stands still: {what}"));
+            }
             Ok(Err(error)) => says(format_args!("ended: {error}")),
         }
     }

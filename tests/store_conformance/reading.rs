@@ -2,6 +2,7 @@
 
 use super::support::{Fixture, add, remove};
 use bytes::Bytes;
+use hotcount::event::{OrderPolicy, decode};
 use hotcount::store::{Counts, Depth, Listing, Quarantined, Tally};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -198,6 +199,23 @@ pub(crate) async fn quarantine_keeps_two_mebibytes(f: &Fixture) {
     let listed = f.store.quarantined(None, 10).await.expect("a page");
     assert_eq!(listed.len(), 1);
     assert_same_poison(&listed[0], &entry);
+}
+
+/// A parser quotes what it did not expect, and here that is nearly all there is.
+pub(crate) async fn quarantine_keeps_large_poison_with_the_reason_of_the_decoder(f: &Fixture) {
+    let filling = "x".repeat(2 << 20);
+    let texts = [
+        format!("\"{filling}\""),
+        format!("{{\"eventId\":\"e\",\"type\":\"{filling}\"}}"),
+        format!("{{\"{filling}\":1,\"eventId\":\"e\",\"eventId\":\"f\"}}"),
+        filling,
+    ];
+    for (n, text) in texts.into_iter().enumerate() {
+        let why = decode(text.as_bytes(), OrderPolicy::OccurredAt, UNIX_EPOCH).expect_err("no event");
+        let entry = Quarantined { data: text.into(), ..poison(&format!("00a{n}"), &why.to_string()) };
+        f.store.quarantine(std::slice::from_ref(&entry)).await.expect("kept");
+        assert_same_poison(&f.store.find_quarantined(&entry.id).await.expect("read").expect("there"), &entry);
+    }
 }
 
 pub(crate) async fn a_discarded_entry_is_gone_whole_and_the_others_stay(f: &Fixture) {

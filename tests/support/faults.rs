@@ -37,6 +37,7 @@ impl Fault {
 
 type Script = Box<dyn FnMut(&Batch, Attempt) -> Fault + Send>;
 type QuarantineScript = Box<dyn FnMut(&[Quarantined]) -> Fault + Send>;
+type Afterwards = Box<dyn Fn() + Send>;
 
 /// Wraps a store; the script decides about every call.
 pub(crate) struct Faulty<S: ?Sized> {
@@ -44,6 +45,8 @@ pub(crate) struct Faulty<S: ?Sized> {
     script: Mutex<Script>,
     quarantine_script: Mutex<QuarantineScript>,
     reads_take: Mutex<Duration>,
+    /// Called when a batch is applied, and when poison is quarantined, before anybody hears of it.
+    afterwards: Mutex<Option<(Afterwards, Afterwards)>>,
 }
 
 impl<S: Store + ?Sized> Faulty<S> {
@@ -54,6 +57,7 @@ impl<S: Store + ?Sized> Faulty<S> {
             script: Mutex::new(Box::new(script)),
             quarantine_script: Mutex::new(quarantine_script),
             reads_take: Mutex::default(),
+            afterwards: Mutex::default(),
         })
     }
 
@@ -69,6 +73,16 @@ impl<S: Store + ?Sized> Faulty<S> {
         script: impl FnMut(&[Quarantined]) -> Fault + Send + 'static,
     ) -> Arc<Self> {
         *self.quarantine_script.lock().unwrap() = Box::new(script);
+        self
+    }
+
+    /// The same with something to do when a batch is applied and when poison is quarantined, before anybody hears of it.
+    pub(crate) fn afterwards(
+        self: Arc<Self>,
+        applied: impl Fn() + Send + 'static,
+        quarantined: impl Fn() + Send + 'static,
+    ) -> Arc<Self> {
+        *self.afterwards.lock().unwrap() = Some((Box::new(applied), Box::new(quarantined)));
         self
     }
 }
@@ -104,7 +118,13 @@ impl<S: Store + ?Sized> Store for Faulty<S> {
             tokio::time::sleep(fault.delay).await;
         }
         match fault.error {
-            None => self.inner.apply(batch, attempt).await,
+            None => {
+                let applied = self.inner.apply(batch, attempt).await?;
+                if let Some((afterwards, _)) = &*self.afterwards.lock().unwrap() {
+                    afterwards();
+                }
+                Ok(applied)
+            }
             Some(class) => {
                 if fault.applies {
                     self.inner.apply(batch, attempt).await?;
@@ -120,7 +140,13 @@ impl<S: Store + ?Sized> Store for Faulty<S> {
             tokio::time::sleep(fault.delay).await;
         }
         match fault.error {
-            None => self.inner.quarantine(poison).await,
+            None => {
+                self.inner.quarantine(poison).await?;
+                if let Some((_, afterwards)) = &*self.afterwards.lock().unwrap() {
+                    afterwards();
+                }
+                Ok(())
+            }
             Some(class) => Err(StoreError::new(class, "a fault of the test")),
         }
     }

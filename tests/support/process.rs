@@ -48,7 +48,13 @@ impl Worker {
     /// Starts a worker on a free port and waits until it listens.
     pub fn start(arguments: &[&str]) -> Self {
         let mut command = hotcount(&["run", "--http", "127.0.0.1:0", "--json"]);
-        let mut child = command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        command.args(arguments);
+        Self::start_as(command)
+    }
+
+    /// Starts a worker that is another program; it must say where it listens as `hotcount run` does.
+    pub fn start_as(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
         let log = Arc::new(Mutex::new(String::new()));
         let address = loop {
@@ -76,10 +82,16 @@ impl Worker {
         (status, self.log())
     }
 
+    /// Sends a signal, such as `TERM`.
+    pub fn signal(&self, name: &str) {
+        let signalled =
+            Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status().unwrap();
+        assert!(signalled.success());
+    }
+
     /// Sends SIGTERM and waits: the exit status and what it printed.
     pub fn terminate(mut self) -> (ExitStatus, String) {
-        let signalled = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
-        assert!(signalled.success());
+        self.signal("TERM");
         let status = self.wait();
         let mut printed = String::new();
         self.child.stdout.take().unwrap().read_to_string(&mut printed).unwrap();
@@ -90,6 +102,11 @@ impl Worker {
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
     }
 
     /// Waits for it to end by itself.

@@ -18,6 +18,7 @@ use http::{Request, Response, Uri};
 use std::collections::BTreeMap;
 use std::future::{pending, poll_fn};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, JoinSet};
@@ -28,6 +29,9 @@ const STREAMING: [&str; 3] = ["StreamingPull", "Listen", "Write"];
 
 /// What both sides may send before they are told that it was read, on one connection.
 const WINDOW_BYTES: u32 = 16 << 20;
+
+/// Only a call that never comes takes so long.
+const CALLED_WITHIN: Duration = Duration::from_secs(240);
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -103,6 +107,11 @@ impl Proxy {
 
     /// Returns when `many` calls of `method` have come.
     pub async fn called(&self, method: &str, many: usize) {
+        let called = tokio::time::timeout(CALLED_WITHIN, self.counted(method, many)).await;
+        called.unwrap_or_else(|_| panic!("{} of {many} calls of {method} came", self.calls(method)));
+    }
+
+    async fn counted(&self, method: &str, many: usize) {
         loop {
             let called = self.shared.called.notified();
             if self.calls(method) >= many {

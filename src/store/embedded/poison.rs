@@ -28,8 +28,8 @@ impl From<SystemTime> for Instant {
             Ok(since) => Self(i64::try_from(since.as_secs()).unwrap_or(i64::MAX), since.subsec_nanos()),
             Err(before) => {
                 let before = before.duration();
-                let (whole, part) = (i64::try_from(before.as_secs()).unwrap_or(i64::MAX), before.subsec_nanos());
-                if part == 0 { Self(-whole, 0) } else { Self(-whole - 1, 1_000_000_000 - part) }
+                let (whole, part) = (0_i64.saturating_sub_unsigned(before.as_secs()), before.subsec_nanos());
+                if part == 0 { Self(whole, 0) } else { Self(whole.saturating_sub(1), 1_000_000_000 - part) }
             }
         }
     }

@@ -54,7 +54,9 @@ impl Address {
     /// When something is not understood, or would be refused by Firestore as part of a name.
     pub fn parse(url: &str, consumer: &str, emulator_host: Option<String>) -> Result<Self, ConnectError> {
         // What stands before an '@' elsewhere is a password; no error may repeat it.
-        let shown = if url.contains('@') { "firestore://…" } else { url };
+        let secretive = url.contains('@') || url.contains("%40");
+        let shown = if secretive { "firestore://…" } else { url };
+        let quoted = |text: &str| if secretive { "…".to_owned() } else { text.to_owned() };
         let bad = |problem: String| ConnectError::BadUrl { url: shown.to_owned(), problem };
         let rest = url.strip_prefix("firestore://").ok_or_else(|| bad(EXPECTED.to_owned()))?;
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -83,21 +85,24 @@ impl Address {
                 "prefix" if only(&value, "-_") && value.len() <= MAX_PREFIX_BYTES && !value.starts_with("__") => {
                     address.prefix = value.into_owned();
                 }
-                "prefix" => return Err(bad(format!("the prefix '{value}' must be letters, digits, '-' or '_'"))),
+                "prefix" => {
+                    return Err(bad(format!("the prefix '{}' must be letters, digits, '-' or '_'", quoted(&value))));
+                }
                 "batch_key_lifetime_s" => match value.parse::<u32>() {
                     Ok(seconds) if seconds > 0 => {
                         address.batch_key_lifetime = Duration::from_secs(u64::from(seconds));
                     }
                     _ => {
                         return Err(bad(format!(
-                            "batch_key_lifetime_s '{value}' must be a number of seconds, 1 or more"
+                            "batch_key_lifetime_s '{}' must be a number of seconds, 1 or more",
+                            quoted(&value)
                         )));
                     }
                 },
                 "emulator" if !value.is_empty() && !value.contains('@') => address.emulator = Some(value.into_owned()),
                 "members_by" if value == "cell" => address.members_by = Some(MembersBy::Cell),
                 "members_by" if value == "scan" => address.members_by = Some(MembersBy::Scan),
-                other => return Err(bad(format!("it has no option '{other}' of this value; {EXPECTED}"))),
+                other => return Err(bad(format!("it has no option '{}' of this value; {EXPECTED}", quoted(other)))),
             }
         }
         // A colon would make the keys of consumer `a:b` look like keys of consumer `a`.
@@ -309,6 +314,9 @@ mod tests {
             "firestore://demo?prefix=__a",
             "firestore://demo?batch_key_lifetime_s=0",
             "firestore://demo?shards=7",
+            "firestore://demo?user:secret@host",
+            "firestore://demo?prefix=user:secret@host",
+            "firestore://demo?batch_key_lifetime_s=secret%40host",
         ] {
             let Err(error) = parse(url) else { panic!("{url} is taken") };
             assert!(matches!(error, ConnectError::BadUrl { .. }), "{url}");
