@@ -192,6 +192,18 @@ pub(crate) fn a_twin_while_two_lanes_meet_aside() {
     scene.balance();
 }
 
+/// Two lanes part a like each at once, and the lane of that place looks at any moment.
+pub(crate) fn two_lanes_set_aside_at_once() {
+    let scene = Scene::new(3, 0);
+    scene.add(&[like("u", 1), like("v", 1)]);
+    thread::scope(|scope| {
+        scope.spawn(|| scene.seal_and_set_aside());
+        scope.spawn(|| scene.seal_aside());
+        scene.seal_and_set_aside();
+    });
+    scene.balance();
+}
+
 /// Two lanes share what one adder brings.
 pub(crate) fn two_lanes_at_once() {
     let scene = Scene::new(3, 0);

@@ -45,6 +45,7 @@ const CHECKS: &[Check] = &[
     ("likes_that_arrived_together_come_out_once", buffer::likes_together_while_one_seals_twice, MANY),
     ("what_is_set_aside_comes_out_once", buffer::a_twin_while_one_is_set_aside, MANY),
     ("a_like_on_its_way_aside_comes_out_once", buffer::a_twin_while_two_lanes_meet_aside, MANY),
+    ("what_two_lanes_set_aside_at_once_comes_out_once", buffer::two_lanes_set_aside_at_once, MANY),
     ("two_lanes_never_seal_the_same_like", buffer::two_lanes_at_once, MANY),
     ("a_newer_like_is_never_called_known", buffer::twins_while_one_remembers, MANY),
     ("the_window_never_goes_back_whichever_lane_is_answered_first", buffer::two_lanes_remember, MANY),

@@ -2,20 +2,66 @@
 //! any other thread may run. The map has the parts of the real one, each under one lock that an entry holds.
 
 use crate::doubles::Double;
-use shuttle::sync::atomic as checked;
-pub(crate) use shuttle::sync::{Mutex, MutexGuard};
+use shuttle::sync as checked;
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
+use std::ops::{Deref, DerefMut};
 pub(crate) use std::sync::atomic::Ordering;
 pub(crate) use std::sync::{Arc, PoisonError};
 
+shuttle::thread_local! {
+    static HOLDS_A_LOCK: Cell<bool> = Cell::new(false);
+}
+
+/// A lock that no thread takes while it holds another one of the buffer.
+#[derive(Default)]
+pub(crate) struct Mutex<T>(checked::Mutex<T>);
+
+impl<T> Mutex<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(checked::Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> Result<MutexGuard<'_, T>, PoisonError<MutexGuard<'_, T>>> {
+        // Asked before it waits, so that an order in which nobody else holds the other lock shows it too.
+        assert!(!HOLDS_A_LOCK.with(Cell::get), "two locks of the buffer are held at once");
+        let guard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        HOLDS_A_LOCK.with(|holds| holds.set(true));
+        Ok(MutexGuard(guard))
+    }
+}
+
+pub(crate) struct MutexGuard<'a, T>(checked::MutexGuard<'a, T>);
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
+
+impl<T> Drop for MutexGuard<'_, T> {
+    fn drop(&mut self) {
+        // A thread that ends in a panic may have nothing left to say it to.
+        let _ = HOLDS_A_LOCK.try_with(|holds| holds.set(false));
+    }
+}
+
 /// A counter.
 #[derive(Debug)]
-pub(crate) struct AtomicUsize(checked::AtomicUsize);
+pub(crate) struct AtomicUsize(checked::atomic::AtomicUsize);
 
 impl AtomicUsize {
     pub(crate) fn new(value: usize) -> Self {
-        Self(checked::AtomicUsize::new(value))
+        Self(checked::atomic::AtomicUsize::new(value))
     }
 
     pub(crate) fn load(&self, order: Ordering) -> usize {
