@@ -159,7 +159,7 @@ async fn poison_larger_than_a_document_is_kept_whole_and_belongs_to_its_consumer
         assert_eq!((&listed.message_id, listed.published_at), (&kept.message_id, kept.published_at));
         assert_eq!((listed.received_at, listed.delivery_attempt), (kept.received_at, kept.delivery_attempt));
     }
-    let page = store.quarantined(Some("a"), 1).await.expect("it lists");
+    let page = store.quarantined(Some("a"), PageSize::entries(1)).await.expect("it lists").entries;
     assert_eq!(page.iter().map(|entry| entry.id.as_str()).collect::<Vec<_>>(), ["b"]);
     assert_eq!(other.quarantined(None, PageSize::entries(10)).await.expect("it lists").entries.len(), 1);
 }
