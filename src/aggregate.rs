@@ -45,15 +45,25 @@ pub struct Config {
     pub linger: Duration,
     /// How many likes whose commit was answered are remembered, to settle their duplicates without the store. 0: none.
     pub window_likes: usize,
+    /// Bytes that they take at most, with their ids; whichever bound is reached first counts. An entry takes about 200 bytes
+    /// with short ids and 5,000 with the longest.
+    pub window_bytes: usize,
     /// Seeds the hash. Random in production, so that nobody can choose ids that collide.
     pub seed: u64,
 }
 
 impl Default for Config {
     /// Firestore's kind limits; a linger of 50 ms, about half of a commit there; a window of 100,000 likes, about
-    /// 20 MB.
+    /// 20 MB with short ids, and at most 32 MiB.
     fn default() -> Self {
-        Self { max_writes: 500, max_bytes: 3 << 20, linger: Duration::from_millis(50), window_likes: 100_000, seed: 0 }
+        Self {
+            max_writes: 500,
+            max_bytes: 3 << 20,
+            linger: Duration::from_millis(50),
+            window_likes: 100_000,
+            window_bytes: 32 << 20,
+            seed: 0,
+        }
     }
 }
 
@@ -110,7 +120,7 @@ pub struct Aggregator<R> {
     /// a like that the sealer has popped, and the sealer takes that receipt with it when it removes the like.
     line: Mutex<VecDeque<(Like, Instant)>>,
     /// Where a sealer puts what it pops and does not seal. The invariant holds for the line and this place together.
-    aside: Aside<R>,
+    aside: Aside,
     window: Window,
 }
 
@@ -124,7 +134,7 @@ impl<R> Aggregator<R> {
             map: Map::with_capacity_and_hasher_and_shard_amount(0, hasher.clone(), MAP_SHARDS),
             line: Mutex::default(),
             aside: Aside::default(),
-            window: Window::new(config.window_likes, hasher),
+            window: Window::new(config.window_likes, config.window_bytes, hasher),
         }
     }
 
@@ -164,40 +174,41 @@ impl<R> Aggregator<R> {
     }
 
     /// Takes the oldest likes, as many as one commit holds, as a batch under `key`; `None` when none waits. Likes of
-    /// contended members are put aside instead.
+    /// members that make trouble are put aside instead.
     pub fn seal(&self, key: BatchKey) -> Option<Sealed<R>> {
         let (taken, oldest) = self.take_line()?;
         Some(self.gather(key, taken, oldest))
     }
 
-    /// Takes what waits aside, as much as one commit holds: what was parted from a batch, under the key that it has, or
-    /// else likes under `key`.
+    /// Takes likes that wait aside, as many as one commit holds, as a batch under `key`; `None` when all that wait are of
+    /// members that are under way. These are under way from now on, until [`Self::end_aside`].
     pub fn seal_aside(&self, key: BatchKey) -> Option<Sealed<R>> {
-        if let Some(parted) = self.aside.take_parted() {
-            return Some(parted);
-        }
         let taken = self.aside.take_line(|line| self.fitting(line));
         let oldest = taken.iter().map(|(_, since)| *since).min()?;
         Some(self.gather(key, taken.into_iter().map(|(like, _)| like).collect(), oldest))
     }
 
-    /// Others keep writing the members of `sealed`: it waits aside, and so does for a while whatever comes of them.
-    pub fn set_aside(&self, sealed: Sealed<R>, now: Instant) {
-        self.keep_aside(sealed.batch(), now);
-        self.aside.part(sealed);
-    }
-
-    /// Others still write the members of `batch`.
+    /// The members of `batch` make trouble: for a while their likes wait aside.
     pub fn keep_aside(&self, batch: &Batch, now: Instant) {
         self.aside.remember(batch, now);
     }
 
+    /// These likes are under way aside: further ones of their members that wait there wait on, and fold.
+    pub fn begin_aside(&self, likes: &[Like]) {
+        self.aside.begin(likes);
+    }
+
+    /// They are no longer under way.
+    pub fn end_aside(&self, likes: &[Like]) {
+        self.aside.end(likes);
+    }
+
     /// Ends what has lasted long enough.
-    pub fn forget_contended(&self, now: Instant) {
+    pub fn forget_aside(&self, now: Instant) {
         self.aside.forget(now);
     }
 
-    /// Whether something waits aside.
+    /// Whether likes wait aside.
     #[must_use]
     pub fn waits_aside(&self) -> bool {
         self.aside.waits()
@@ -229,17 +240,17 @@ impl<R> Aggregator<R> {
 
     /// The front of the line, as many likes as fit in a commit, and the arrival of the oldest.
     fn take_line(&self) -> Option<(Vec<Like>, Instant)> {
-        // Taken before the line's lock, for two locks are never held at once. A member that is contended since goes with
+        // Taken before the line's lock, for two locks are never held at once. A member that makes trouble since goes with
         // this batch and is parted from it.
-        let contended = self.aside.contended();
+        let troubled = self.aside.members();
         loop {
             let mut line = self.line();
             let oldest = line.front()?.1;
             let count = self.fitting(&line);
             let mut taken: Vec<(Like, Instant)> = line.drain(..count).collect();
             drop(line);
-            if !contended.is_empty() {
-                let of_others = |(like, _): &(Like, Instant)| !contended.contains_key(&ByMember(like.clone()));
+            if !troubled.is_empty() {
+                let of_others = |(like, _): &(Like, Instant)| !troubled.contains_key(&ByMember(like.clone()));
                 let (kept, aside) = taken.into_iter().partition(of_others);
                 self.aside.push(aside);
                 taken = kept;

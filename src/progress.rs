@@ -7,9 +7,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use tokio::sync::Notify;
 
-/// So many failed attempts in a row, with no commit of any lane between, mean that the store fails as a whole.
-const FAILING_AFTER: u32 = 3;
-
 /// How deliveries ended. `received` is the sum of the others once everything is settled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
@@ -41,10 +38,13 @@ pub struct Progress {
     left: AtomicU64,
     unconfirmed: AtomicU64,
     commits: AtomicU64,
-    failures_in_a_row: AtomicU32,
+    witnesses: AtomicU64,
+    store_fails: AtomicBool,
+    quarantine_stuck: AtomicBool,
     unauthenticated_in_a_row: AtomicU32,
     pulling: AtomicBool,
     works_again: Notify,
+    fails_now: Notify,
     signs: Signs,
     /// What the watchdog found: the same words each time, and how it is told.
     findings: Mutex<Vec<(String, String)>>,
@@ -85,10 +85,16 @@ impl Progress {
         self.commits.load(Ordering::Acquire)
     }
 
+    /// Commits that wrote a like, and probes: each shows that the store took a write just then.
+    #[must_use]
+    pub fn witnesses(&self) -> u64 {
+        self.witnesses.load(Ordering::Acquire)
+    }
+
     /// Whether the store fails as a whole: then nothing is pulled, and batches and their leases are kept.
     #[must_use]
     pub fn store_failing(&self) -> bool {
-        self.failures_in_a_row.load(Ordering::Acquire) >= FAILING_AFTER
+        self.store_fails.load(Ordering::Acquire)
     }
 
     /// Why the worker should be given no work now, one reason a line; empty when it is ready.
@@ -163,6 +169,27 @@ impl Progress {
         }
     }
 
+    /// Returns when the store fails as a whole.
+    pub(crate) async fn store_fails(&self) {
+        loop {
+            // Registered before the look, as above.
+            let fails = self.fails_now.notified();
+            if self.store_failing() {
+                return;
+            }
+            fails.await;
+        }
+    }
+
+    /// Whether the quarantine takes nothing although the store works: then it keeps no more than its share of the window.
+    pub(crate) fn quarantine_stuck(&self) -> bool {
+        self.quarantine_stuck.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_quarantine_stuck(&self, stuck: bool) {
+        self.quarantine_stuck.store(stuck, Ordering::Release);
+    }
+
     pub(crate) fn set_pulling(&self, pulling: bool) {
         self.pulling.store(pulling, Ordering::Release);
     }
@@ -206,33 +233,37 @@ impl Progress {
         Metric::Stale.add_labelled("layer", "membership", applied.stale);
         Metric::Folded.add(folded as u64);
         Metric::Batches.add_labelled("replayed", if applied.replayed { "true" } else { "false" }, 1);
+        self.unauthenticated_in_a_row.store(0, Ordering::Release);
         if applied.applied > 0 && !applied.replayed {
             self.commits.fetch_add(1, Ordering::AcqRel);
+            self.witness();
         }
-        self.unauthenticated_in_a_row.store(0, Ordering::Release);
-        self.works();
     }
 
-    fn works(&self) {
-        if self.failures_in_a_row.swap(0, Ordering::AcqRel) >= FAILING_AFTER {
+    /// The store took a write. Whatever failed as a whole is over.
+    pub(crate) fn witness(&self) {
+        self.witnesses.fetch_add(1, Ordering::AcqRel);
+        self.unauthenticated_in_a_row.store(0, Ordering::Release);
+        if self.store_fails.swap(false, Ordering::AcqRel) {
             Metric::Paused.set(0);
+            tracing::info!("the store works again");
             self.works_again.notify_waiters();
         }
     }
 
-    /// What failed was given up, so nothing may be left that tries the store: pulling goes on until it fails again.
-    pub(crate) fn give_up(&self) {
-        self.works();
+    /// An attempt failed. That says nothing about the store yet.
+    pub(crate) fn failure(&self, class: &'static str) {
+        Metric::FailedAttempts.add_labelled("class", class, 1);
     }
 
-    /// An attempt failed. Answers whether from now on the store fails as a whole.
-    pub(crate) fn failure(&self, class: &'static str) -> bool {
-        Metric::FailedAttempts.add_labelled("class", class, 1);
-        let failing = self.failures_in_a_row.fetch_add(1, Ordering::AcqRel) + 1 == FAILING_AFTER;
-        if failing {
+    /// A probe failed: the store fails as a whole. Answers whether this is new.
+    pub(crate) fn pause(&self) -> bool {
+        let new = !self.store_fails.swap(true, Ordering::AcqRel);
+        if new {
             Metric::Paused.set(1);
+            self.fails_now.notify_waiters();
         }
-        failing
+        new
     }
 
     /// The credentials were not accepted. Answers how often in a row.

@@ -107,6 +107,12 @@ impl Receipt {
         Self { payload, received_at, meta, ack, share }
     }
 
+    /// The bytes of its payload.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.payload.len()
+    }
+
     /// Acknowledges the delivery. Only for what is durable.
     pub fn settle(self, how: &Settlement) -> Option<Confirmation> {
         let Self { ack, share, .. } = self;

@@ -1,80 +1,91 @@
-//! Likes whose members other workers keep writing. They wait aside from the line, so that one toggling user is in nobody's
-//! batch but those of the one lane that serves this place; while that lane is busy, further likes of them fold.
+//! Likes of members that make trouble: other workers keep writing them, or what is stored for them cannot be written now.
+//! They wait aside from the line, so that one toggling user is in nobody's batch but those that are made of this place;
+//! while one of a member's likes is under way, further likes of it fold.
 
-use super::{ByMember, Sealed};
+use super::ByMember;
 use crate::batch::Batch;
 use crate::event::Like;
 use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use foldhash::fast::FixedState;
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-/// How long a member stays aside after it was contended last. To learn it again costs a batch two refused commits; to keep
+/// How long a member stays aside after it made trouble last. To learn it again costs a batch some failed commits; to keep
 /// it costs its likes the company of a larger batch.
 const KEPT_ASIDE: Duration = Duration::from_secs(60);
 
 /// Members that may be aside at once. One more is parted from each of its batches, as it was at first.
 const MAX_MEMBERS: usize = 1_000;
 
-/// Members, each with the time until which it is taken to be contended.
-pub(super) type Contended = HashMap<ByMember, Instant, FixedState>;
+/// Members, each with the time until which it is taken to make trouble.
+pub(super) type Members = HashMap<ByMember, Instant, FixedState>;
 
-pub(super) struct Aside<R>(Mutex<State<R>>);
+#[derive(Default)]
+pub(super) struct Aside(Mutex<State>);
 
-struct State<R> {
+#[derive(Default)]
+struct State {
     /// Shared with sealers, which look at it while they hold another lock.
-    contended: Arc<Contended>,
+    members: Arc<Members>,
     /// Likes that were in the line and now wait here; they are still in the map.
     line: VecDeque<(Like, Instant)>,
-    /// What lanes have parted from their batches, under keys of its own.
-    parted: VecDeque<Sealed<R>>,
+    /// Members of which likes are under way aside, and in how many batches: what waits here of them waits on.
+    under_way: HashMap<ByMember, usize, FixedState>,
 }
 
-impl<R> Default for Aside<R> {
-    fn default() -> Self {
-        let (contended, line, parted) = (Arc::default(), VecDeque::new(), VecDeque::new());
-        Self(Mutex::new(State { contended, line, parted }))
-    }
-}
-
-impl<R> Aside<R> {
-    fn state(&self) -> MutexGuard<'_, State<R>> {
+impl Aside {
+    fn state(&self) -> MutexGuard<'_, State> {
         // Nothing that runs under the lock can panic half way through a change.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether something waits here.
     pub(super) fn waits(&self) -> bool {
-        let state = self.state();
-        !state.line.is_empty() || !state.parted.is_empty()
+        !self.state().line.is_empty()
     }
 
-    pub(super) fn contended(&self) -> Arc<Contended> {
-        Arc::clone(&self.state().contended)
+    pub(super) fn members(&self) -> Arc<Members> {
+        Arc::clone(&self.state().members)
     }
 
-    /// The members of `batch` are contended, `now`.
+    /// The members of `batch` make trouble, `now`.
     pub(super) fn remember(&self, batch: &Batch, now: Instant) {
         let mut state = self.state();
-        let contended = Arc::make_mut(&mut state.contended);
+        let members = Arc::make_mut(&mut state.members);
         for like in batch.likes() {
             let member = ByMember(like.clone());
-            if contended.len() < MAX_MEMBERS || contended.contains_key(&member) {
-                contended.insert(member, now + KEPT_ASIDE);
+            if members.len() < MAX_MEMBERS || members.contains_key(&member) {
+                members.insert(member, now + KEPT_ASIDE);
             }
         }
     }
 
-    /// Members that nobody contends any more go back into everyone's company.
+    /// Members that make no trouble any more go back into everyone's company.
     pub(super) fn forget(&self, now: Instant) {
         let mut state = self.state();
-        if state.contended.values().any(|until| *until <= now) {
-            Arc::make_mut(&mut state.contended).retain(|_, until| *until > now);
+        if state.members.values().any(|until| *until <= now) {
+            Arc::make_mut(&mut state.members).retain(|_, until| *until > now);
         }
     }
 
-    pub(super) fn part(&self, sealed: Sealed<R>) {
-        self.state().parted.push_back(sealed);
+    pub(super) fn begin(&self, likes: &[Like]) {
+        let mut state = self.state();
+        for like in likes {
+            *state.under_way.entry(ByMember(like.clone())).or_default() += 1;
+        }
+    }
+
+    pub(super) fn end(&self, likes: &[Like]) {
+        let mut state = self.state();
+        for like in likes {
+            if let Entry::Occupied(mut batches) = state.under_way.entry(ByMember(like.clone())) {
+                *batches.get_mut() -= 1;
+                if *batches.get() == 0 {
+                    batches.remove();
+                }
+            }
+        }
     }
 
     pub(super) fn push(&self, likes: Vec<(Like, Instant)>) {
@@ -83,14 +94,20 @@ impl<R> Aside<R> {
         }
     }
 
-    pub(super) fn take_parted(&self) -> Option<Sealed<R>> {
-        self.state().parted.pop_front()
-    }
-
-    /// The front of the line here, as many likes as `fitting` says.
+    /// The oldest likes here of members that are not under way, as many as `fitting` says. They are under way from now on.
     pub(super) fn take_line(&self, fitting: impl FnOnce(&VecDeque<(Like, Instant)>) -> usize) -> Vec<(Like, Instant)> {
-        let mut state = self.state();
-        let count = fitting(&state.line);
-        state.line.drain(..count).collect()
+        let state = &mut *self.state();
+        if state.line.is_empty() {
+            return Vec::new();
+        }
+        let is_free = |(like, _): &(Like, Instant)| !state.under_way.contains_key(&ByMember(like.clone()));
+        let (mut free, mut rest): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut state.line).into_iter().partition(is_free);
+        let taken: Vec<_> = free.drain(..fitting(&free)).collect();
+        free.append(&mut rest);
+        state.line = free;
+        for (like, _) in &taken {
+            *state.under_way.entry(ByMember(like.clone())).or_default() += 1;
+        }
+        taken
     }
 }

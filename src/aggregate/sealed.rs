@@ -85,10 +85,20 @@ impl<R> Sealed<R> {
         ]
     }
 
-    /// Two halves with keys of their own; the first is the larger when they differ.
+    /// So many parts of about the same size, each with a key of its own; fewer when there are fewer likes.
     #[must_use]
-    pub fn halve(self, keys: [BatchKey; 2]) -> [Self; 2] {
-        let first: Vec<usize> = (0..self.likes().div_ceil(2)).collect();
-        self.split(&first, keys)
+    pub fn divide(self, parts: usize, mut key: impl FnMut() -> BatchKey) -> Vec<Self> {
+        let mut left = self.likes();
+        let mut parts = parts.clamp(1, left.max(1));
+        let mut members = self.batch.into_likes().into_iter().zip(self.receipts);
+        let mut divided = Vec::with_capacity(parts);
+        while left > 0 {
+            let size = left.div_ceil(parts);
+            let (likes, receipts) = members.by_ref().take(size).unzip();
+            divided.push(Self::new(Batch::from_sorted(key(), likes), receipts, self.oldest));
+            left -= size;
+            parts -= 1;
+        }
+        divided
     }
 }

@@ -17,26 +17,33 @@ pub enum Known {
     Stale,
 }
 
-/// Two generations of at most half the likes each. When the young one is full it becomes the old one, and the old one
-/// is forgotten: one comparison a like instead of a list of who came last.
+/// What an entry takes beside its ids: the like, its place in a table that is half empty after it has grown, and the counts
+/// of its shared text, as measured, rounded up.
+const ENTRY_BYTES: usize = 160;
+
+/// Two generations of at most half the likes and half the bytes each. When the young one is full it becomes the old one, and
+/// the old one is forgotten: one comparison a like instead of a list of who came last.
 pub(super) struct Window {
-    half: usize,
+    half_likes: usize,
+    half_bytes: usize,
     generations: Mutex<Generations>,
 }
 
 struct Generations {
     young: HashSet<ByMember, FixedState>,
+    young_bytes: usize,
     old: HashSet<ByMember, FixedState>,
 }
 
 impl Window {
-    pub(super) fn new(likes: usize, hasher: FixedState) -> Self {
+    pub(super) fn new(likes: usize, bytes: usize, hasher: FixedState) -> Self {
         let empty = || HashSet::with_hasher(hasher.clone());
-        Self { half: likes / 2, generations: Mutex::new(Generations { young: empty(), old: empty() }) }
+        let generations = Mutex::new(Generations { young: empty(), young_bytes: 0, old: empty() });
+        Self { half_likes: likes / 2, half_bytes: bytes / 2, generations }
     }
 
     pub(super) fn knows(&self, like: &ByMember) -> Option<Known> {
-        if self.half == 0 {
+        if self.half_likes == 0 {
             return None;
         }
         let generations = self.generations();
@@ -49,7 +56,7 @@ impl Window {
     }
 
     pub(super) fn remember(&self, likes: &[Like]) {
-        if self.half == 0 {
+        if self.half_likes == 0 {
             return;
         }
         let mut generations = self.generations();
@@ -60,11 +67,19 @@ impl Window {
             if known.is_some_and(|durable| durable.0.membership().cmp_newness(&like.membership()).is_ge()) {
                 continue;
             }
-            generations.young.replace(key);
-            if generations.young.len() >= self.half {
-                let Generations { young, old } = &mut *generations;
+            let bytes = like.text_bytes() + ENTRY_BYTES;
+            let Generations { young, young_bytes, old } = &mut *generations;
+            *young_bytes += bytes;
+            if let Some(replaced) = young.replace(key) {
+                *young_bytes -= replaced.0.text_bytes() + ENTRY_BYTES;
+            }
+            if young.len() >= self.half_likes || *young_bytes >= self.half_bytes {
                 std::mem::swap(young, old);
                 young.clear();
+                // A table keeps its room when it is emptied, and after many small entries that is more than a few large
+                // ones account for.
+                young.shrink_to(old.len());
+                *young_bytes = 0;
             }
         }
     }

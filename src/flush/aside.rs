@@ -1,0 +1,175 @@
+//! What does not stay on a lane: likes that others keep writing, likes of which the stored document cannot be read, and
+//! pieces that fail while the store takes everything else.
+
+use super::piece::{Piece, Purpose};
+use super::{Shared, now};
+use crate::aggregate::{Aggregator, Sealed};
+use crate::event::Like;
+use crate::receipt::Receipt;
+use crate::store::{StoredFault, Undecidable};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+
+/// How long a like waits that only a newer worker can count, before it is left to redelivery.
+const LEFT_AFTER: Duration = Duration::from_secs(10);
+
+/// How long the finding stands after it came up last. A newer worker takes such likes sooner or later; while they come here
+/// again and again, there is none.
+const FINDING_LASTS: Duration = Duration::from_secs(300);
+
+/// The finding's name.
+const NEWER: &str = "newer documents";
+
+/// Likes of which it is remembered that they were refused for good.
+const MAX_VERDICTS: usize = 1_000;
+
+/// How long that is remembered: whoever delivers such a like again does it within minutes.
+const VERDICT_LASTS: Duration = Duration::from_secs(600);
+
+/// Likes that are under way aside: while this is there, further ones of their members wait there and fold.
+pub(super) struct UnderWay {
+    likes: Vec<Like>,
+    aggregator: Arc<Aggregator<Receipt>>,
+    changed: Arc<Notify>,
+}
+
+impl UnderWay {
+    /// Of likes that [`Aggregator::seal_aside`] has sealed: they are under way already.
+    fn sealed(shared: &Shared, sealed: &Sealed<Receipt>) -> Self {
+        Self {
+            likes: sealed.batch().likes().to_vec(),
+            aggregator: Arc::clone(&shared.aggregator),
+            changed: Arc::clone(shared.waiting.changed()),
+        }
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.aggregator.end_aside(&self.likes);
+        self.changed.notify_waiters();
+    }
+}
+
+impl Shared {
+    /// A piece of likes that waited aside in the buffer. Of what waits there something is stored, or it would not have made
+    /// trouble, so it is read before it is written.
+    pub(crate) fn piece_of_aside(&self, sealed: Sealed<Receipt>) -> Piece {
+        let under_way = Some(UnderWay::sealed(self, &sealed));
+        let mut piece = Piece { under_way, ..Piece::new(sealed) };
+        piece.state.resuming = true;
+        piece
+    }
+
+    /// Keeps a piece aside until `due`, or until its deadline where that comes first.
+    pub(super) fn put_aside(&self, mut piece: Piece, due: Instant) {
+        let of_one = piece.likes() == 1;
+        if piece.state.contended || piece.state.purpose == Purpose::Leave || of_one && piece.state.failures > 0 {
+            self.aggregator.keep_aside(piece.sealed.batch(), now());
+        }
+        if (piece.state.contended || of_one) && piece.under_way.is_none() {
+            self.aggregator.begin_aside(piece.sealed.batch().likes());
+            piece.under_way = Some(UnderWay::sealed(self, &piece.sealed));
+        }
+        let due = due.min(self.deadline_of(&piece));
+        self.waiting.push(piece, due);
+    }
+
+    /// A like of which the stored document cannot be read. That concerns nobody else.
+    pub(super) fn part_with(&self, piece: Piece, stored: &Undecidable) {
+        match stored.fault {
+            StoredFault::Unreadable(_) => self.quarantine(piece, &stored.to_string()),
+            StoredFault::Newer(_) => self.leave_to_newer(piece, stored),
+        }
+    }
+
+    /// A newer worker of the fleet can do it, so it is left to redelivery: after a while, and its member waits aside, so that
+    /// a source that delivers again at once is asked no more often than that.
+    fn leave_to_newer(&self, mut piece: Piece, stored: &Undecidable) {
+        self.recent.newer.found(now());
+        self.progress.set_finding(NEWER, Some(format!("likes are left to redelivery, for {stored}")));
+        piece.state.purpose = Purpose::Leave;
+        if self.waiting.leaving() + piece.sealed.deliveries() > self.max_leaving {
+            return self.give_to_newer(piece);
+        }
+        self.put_aside(piece, now() + LEFT_AFTER);
+    }
+
+    /// Drops what a newer worker has to do.
+    pub(super) fn give_to_newer(&self, piece: Piece) {
+        let deliveries = piece.sealed.deliveries();
+        tracing::debug!(deliveries, "left to redelivery, for a newer worker");
+        drop(piece);
+        self.progress.leave(deliveries);
+    }
+
+    /// Ends the finding when it has not come up for some minutes. Answers when to look again.
+    pub(crate) fn look_at_findings(&self, now: Instant) -> Option<Instant> {
+        let ends = self.recent.newer.ends()?;
+        if ends <= now {
+            self.recent.newer.over();
+            self.progress.set_finding(NEWER, None);
+            return None;
+        }
+        Some(ends)
+    }
+}
+
+/// What of the last minutes must be known.
+#[derive(Default)]
+pub struct Recent {
+    newer: Newer,
+    pub(super) verdicts: Verdicts,
+}
+
+/// When a document of a newer hotcount was found last.
+#[derive(Default)]
+struct Newer(Mutex<Option<Instant>>);
+
+impl Newer {
+    fn last(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn found(&self, now: Instant) {
+        *self.last() = Some(now);
+    }
+
+    fn ends(&self) -> Option<Instant> {
+        self.last().map(|last| last + FINDING_LASTS)
+    }
+
+    fn over(&self) {
+        *self.last() = None;
+    }
+}
+
+/// Likes that were refused for good a while ago: one that comes again, because its sender did not hear of it, need not be
+/// refused for half a minute once more.
+#[derive(Default)]
+pub(super) struct Verdicts(Mutex<HashMap<(String, String, String), Instant>>);
+
+impl Verdicts {
+    fn name(like: &Like) -> (String, String, String) {
+        (like.post().to_owned(), like.user().to_owned(), like.event_id().to_owned())
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<(String, String, String), Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn remember(&self, like: &Like, now: Instant) {
+        let mut known = self.known();
+        if known.len() >= MAX_VERDICTS {
+            known.clear();
+        }
+        known.insert(Self::name(like), now + VERDICT_LASTS);
+    }
+
+    pub(super) fn knows(&self, like: &Like, now: Instant) -> bool {
+        let known = self.known();
+        !known.is_empty() && known.get(&Self::name(like)).is_some_and(|until| *until > now)
+    }
+}
