@@ -18,9 +18,11 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("telemetry", &[]),
     ("watchdog", &[]),
     ("sync", &[]),
+    ("budget", &["sync"]),
+    ("held", &["budget", "telemetry"]),
     ("aggregate", &["batch", "event", "sync"]),
-    ("source", &["ack"]),
-    ("source/http", &["ack", "event", "source"]),
+    ("source", &["ack", "held"]),
+    ("source/http", &["ack", "event", "held", "source"]),
     ("source/jsonl", &["ack", "source"]),
     ("source/memory", &["ack", "source"]),
     ("source/pubsub", &["ack", "source"]),
@@ -36,7 +38,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("load", &["backoff", "event", "source/pubsub"]),
     ("model", &["backoff", "batch", "event", "store"]),
     ("progress", &["store", "telemetry", "watchdog"]),
-    ("receipt", &["ack", "aggregate", "event", "source", "store", "telemetry"]),
+    ("receipt", &["ack", "event", "held", "source", "store"]),
     (
         "flush",
         &[
@@ -45,6 +47,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
             "backoff",
             "batch",
             "event",
+            "held",
             "progress",
             "receipt",
             "shard",
@@ -61,8 +64,10 @@ const MAY_NAME: &[(&str, &[&str])] = &[
             "aggregate",
             "backoff",
             "batch",
+            "budget",
             "event",
             "flush",
+            "held",
             "progress",
             "quarantine",
             "receipt",
@@ -163,7 +168,7 @@ fn modules_name_only_what_lies_before_them_in_the_flow() {
 
 #[test]
 fn aggregation_and_decisions_never_await_and_never_read_a_clock() {
-    for module in ["aggregate", "batch", "event", "membership", "backoff", "shard"] {
+    for module in ["aggregate", "batch", "budget", "event", "membership", "backoff", "shard"] {
         for path in rust_files(&root().join("src")) {
             if module_of(&path) != module || path.file_name().is_some_and(|f| f == "tests.rs") {
                 continue;
@@ -180,7 +185,9 @@ fn aggregation_and_decisions_never_await_and_never_read_a_clock() {
 #[test]
 fn the_buffer_shares_nothing_between_threads_but_what_the_model_checker_sees() {
     for path in rust_files(&root().join("src")) {
-        if module_of(&path) != "aggregate" || path.file_name().is_some_and(|f| f == "tests.rs") {
+        if !["aggregate", "budget"].contains(&module_of(&path).as_str())
+            || path.file_name().is_some_and(|f| f == "tests.rs")
+        {
             continue;
         }
         let code = code_of(&path);
