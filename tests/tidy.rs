@@ -26,7 +26,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("source/pubsub", &["ack", "source"]),
     ("store", &["batch", "event"]),
     ("store/embedded", &["batch", "event", "membership", "store"]),
-    ("store/firestore", &["batch", "event", "membership", "store"]),
+    ("store/firestore", &["batch", "event", "membership", "store", "telemetry"]),
     ("store/memory", &["batch", "event", "membership", "store"]),
     ("store/remote", &["face", "store"]),
     ("face", &["store"]),
