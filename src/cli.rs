@@ -131,7 +131,7 @@ pub(crate) struct StoreArgs {
 
 impl StoreArgs {
     fn options(&self) -> store::Options {
-        store::Options { consumer: self.consumer.clone() }
+        store::Options { consumer: self.consumer.clone(), ..store::Options::default() }
     }
 
     pub(crate) async fn connect(&self) -> anyhow::Result<Arc<dyn Store>> {

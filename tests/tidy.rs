@@ -25,6 +25,8 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("source/memory", &["ack", "source"]),
     ("source/pubsub", &["ack", "source"]),
     ("store", &["batch", "event"]),
+    ("store/error", &[]),
+    ("store/quarantined", &[]),
     ("store/embedded", &["batch", "event", "membership", "store"]),
     ("store/firestore", &["batch", "event", "membership", "store", "telemetry"]),
     ("store/memory", &["batch", "event", "membership", "store"]),

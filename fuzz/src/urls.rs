@@ -104,7 +104,7 @@ fn secrets_in(url: &str) -> impl Iterator<Item = &str> {
 
 /// Whatever is typed, memory stays within what a table can address.
 fn embedded(url: &str) {
-    match embedded::Config::parse(url, &store::Options { consumer: "c".to_owned() }) {
+    match embedded::Config::parse(url, &store::Options { consumer: "c".to_owned(), ..store::Options::default() }) {
         Ok((path, config)) => {
             assert!(!path.as_os_str().is_empty());
             assert!((1..=1 << 30).contains(&config.generation_bytes), "{config:?}");
