@@ -46,7 +46,7 @@ fn line(name: &str, kind: &str, help: &str, value: Option<f64>) -> String {
     text
 }
 
-/// A line of `/proc/PID/status` such as `VmRSS:	  1234 kB`, in bytes.
+/// A line of `/proc/PID/status` such as `VmRSS:    1234 kB`, in bytes.
 fn bytes(status: &str, name: &str) -> Option<f64> {
     let kib = status.lines().find_map(|line| line.strip_prefix(name))?;
     Some(kib.trim().strip_suffix(" kB")?.parse::<f64>().ok()? * 1_024.0)
