@@ -29,7 +29,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("store/error", &[]),
     ("store/quarantined", &[]),
     ("store/embedded", &["batch", "event", "membership", "store"]),
-    ("store/firestore", &["batch", "event", "membership", "store"]),
+    ("store/firestore", &["batch", "event", "membership", "store", "telemetry"]),
     ("store/memory", &["batch", "event", "membership", "store"]),
     ("store/remote", &["face", "store"]),
     ("face", &["store"]),

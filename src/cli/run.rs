@@ -12,7 +12,6 @@ use hotcount::pipeline::{self, EngineError};
 use hotcount::progress::Progress;
 use hotcount::source;
 use hotcount::{face, telemetry};
-use metrics_exporter_prometheus::PrometheusHandle;
 use serde_json::json;
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -102,7 +101,7 @@ impl Run {
 }
 
 /// Histograms keep every sample until somebody renders them or asks for this.
-async fn upkeep(metrics: &PrometheusHandle) -> Infallible {
+async fn upkeep(metrics: &telemetry::Page) -> Infallible {
     let mut tick = tokio::time::interval(UPKEEP_EVERY);
     loop {
         tick.tick().await;
@@ -122,7 +121,7 @@ async fn cancel_when_left(shutdown: &CancellationToken) -> std::io::Result<Infal
 
 /// `/healthz`: the process answers. `/readyz`: it pulls, the store works and nothing stands still; if not, why, a reason a
 /// line. `/metrics`: for Prometheus.
-fn health(progress: &Arc<Progress>, metrics: PrometheusHandle) -> Router {
+fn health(progress: &Arc<Progress>, metrics: telemetry::Page) -> Router {
     let progress = Arc::clone(progress);
     Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
