@@ -12,6 +12,7 @@
 //! |---|---|
 //! | [`event`], [`membership`], [`batch`] | a like, the decision, what one commit carries; pure |
 //! | [`ack`], [`backoff`], [`shard`] | tokens that are settled or dropped; full jitter; a lane's shard |
+//! | [`framing`] | where one event ends and the next begins in a text; pure |
 //! | [`budget`], [`held`] | what a worker may hold, and who waits for room |
 //! | [`source`] | the port where deliveries come from, and its adapters |
 //! | [`aggregate`] | the bounded buffer that folds likes per member and seals batches |
@@ -37,6 +38,7 @@ pub mod event;
 #[cfg(feature = "http")]
 pub mod face;
 pub mod flush;
+pub mod framing;
 pub mod held;
 pub mod load;
 pub mod membership;
