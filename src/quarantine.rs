@@ -161,7 +161,8 @@ impl Work {
     /// When there is something to look at although no call has ended: a group is due, or nothing was kept for too long.
     fn next_look(&self) -> Option<Instant> {
         let due = self.groups.next_due().filter(|_| self.busy[0] < CALLS);
-        let fails = self.failing_since.map(|since| since + FAILS_AFTER).filter(|at| *at > now());
+        let is_over = self.quarantine.drain.deadline().is_some_and(|deadline| deadline <= now());
+        let fails = self.failing_since.map(|since| since + FAILS_AFTER).filter(|at| *at > now() && !is_over);
         due.into_iter().chain(fails).min()
     }
 

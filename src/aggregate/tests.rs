@@ -159,44 +159,89 @@ proptest! {
     }
 }
 
-/// A buffer in which others contend `bully`, whose likes were parted from a batch with receipt 0.
-fn with_a_bully(now: Instant) -> Aggregator<u32> {
+/// A buffer from which a like of a member that makes trouble was sealed, which is under way aside.
+fn with_a_bully(now: Instant) -> (Aggregator<u32>, Vec<Like>) {
     let buffer = buffer(500);
     buffer.add(like("p", "bully", true, 1), 0, now);
-    buffer.set_aside(buffer.seal(key(1)).expect("it waits"), now);
-    buffer
+    let sealed = buffer.seal(key(1)).expect("it waits");
+    buffer.keep_aside(sealed.batch(), now);
+    buffer.begin_aside(sealed.batch().likes());
+    (buffer, sealed.batch().likes().to_vec())
 }
 
 #[test]
-fn likes_of_a_contended_member_wait_aside_and_fold_there() {
+fn likes_of_a_member_that_makes_trouble_wait_aside_and_fold_while_one_is_under_way() {
     let now = Instant::now();
-    let buffer = with_a_bully(now);
+    let (buffer, under_way) = with_a_bully(now);
     assert_eq!(buffer.add(like("p", "bully", false, 2), 1, now), Added::Buffered);
     buffer.add(like("p", "other", true, 1), 2, now);
     let sealed = buffer.seal(key(2)).expect("another like waits");
     assert_eq!(sealed.batch().likes(), [like("p", "other", true, 1)]);
     assert_eq!(buffer.add(like("p", "bully", true, 3), 3, now), Added::Folded);
-    let parted = buffer.seal_aside(key(3)).expect("what was parted comes first");
-    assert_eq!((parted.batch().key(), parted.batch().likes()), (key(1), &[like("p", "bully", true, 1)][..]));
+    assert!(buffer.waits_aside() && buffer.seal_aside(key(3)).is_none(), "one of its likes is under way");
+    buffer.end_aside(&under_way);
     let sealed = buffer.seal_aside(key(4)).expect("the rest");
     assert_eq!((sealed.batch().key(), sealed.batch().likes()), (key(4), &[like("p", "bully", true, 3)][..]));
+    buffer.add(like("p", "bully", true, 4), 4, now);
+    assert!(buffer.seal(key(5)).is_none() && buffer.seal_aside(key(6)).is_none(), "this one is under way now");
+    buffer.end_aside(sealed.batch().likes());
     assert_eq!(sealed.into_receipts().into_iter().flatten().collect::<Vec<_>>(), [3, 1]);
-    assert!(!buffer.waits_aside() && buffer.seal_aside(key(5)).is_none() && buffer.is_empty());
+    assert!(buffer.seal_aside(key(7)).is_some() && !buffer.waits_aside() && buffer.is_empty());
 }
 
 #[test]
-fn a_member_that_nobody_contends_any_more_is_in_everyones_company_again() {
+fn a_member_that_makes_no_trouble_any_more_is_in_everyones_company_again() {
     let (now, minute) = (Instant::now(), Duration::from_secs(60));
-    let buffer = with_a_bully(now);
+    let (buffer, under_way) = with_a_bully(now);
+    buffer.end_aside(&under_way);
     let is_aside = |at: Instant| {
-        buffer.forget_contended(at);
+        buffer.forget_aside(at);
         buffer.add(like("p", "bully", true, 1), 0, at);
         let aside = buffer.seal(key(2)).is_none();
-        while buffer.seal_aside(key(3)).is_some() {}
+        while let Some(sealed) = buffer.seal_aside(key(3)) {
+            buffer.end_aside(sealed.batch().likes());
+        }
         aside
     };
     assert!(is_aside(now + minute / 2));
     buffer.keep_aside(&Batch::new(key(4), vec![like("p", "bully", true, 1)]), now + minute / 2);
     assert!(is_aside(now + minute));
     assert!(!is_aside(now + minute * 2));
+}
+
+#[test]
+fn a_batch_is_divided_into_parts_of_about_the_same_size_with_keys_of_their_own() {
+    for (likes, parts, sizes) in [(500, 8, vec![63, 63, 63, 63, 62, 62, 62, 62]), (3, 8, vec![1, 1, 1]), (1, 8, vec![1])] {
+        let (now, buffer) = (Instant::now(), buffer(1_000));
+        (0..likes).for_each(|n| _ = buffer.add(like("p", &format!("{n:03}"), true, 1), n, now));
+        let mut number = 1;
+        let divided = buffer.seal(key(1)).expect("they wait").divide(parts, || {
+            number += 1;
+            key(number)
+        });
+        assert_eq!(divided.iter().map(Sealed::likes).collect::<Vec<_>>(), sizes);
+        let keys: Vec<_> = divided.iter().map(|part| part.batch().key()).collect();
+        assert_eq!(keys, (2..2 + sizes.len() as u128).map(key).collect::<Vec<_>>());
+        let receipts = divided.into_iter().flat_map(Sealed::into_receipts).flatten();
+        assert_eq!(receipts.collect::<Vec<_>>(), (0..likes).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn the_window_is_bounded_by_the_bytes_of_its_ids() {
+    let remembered = |id_bytes: usize| {
+        let config = Config { window_likes: 100_000, window_bytes: 1 << 20, max_writes: 5_000, ..Config::default() };
+        let (now, buffer) = (Instant::now(), Aggregator::new(config));
+        let name = |n: usize| format!("{n:0>id_bytes$}");
+        for n in 0..4_000 {
+            buffer.add(Like::new(&name(n), &name(n), &name(n), true, 1), 0, now);
+        }
+        while let Some(sealed) = buffer.seal(key(1)) {
+            buffer.remember(sealed.batch());
+        }
+        (0..4_000).filter(|n| matches!(buffer.add(Like::new(&name(*n), &name(*n), &name(*n), true, 1), 0, now), Added::Known(..))).count()
+    };
+    let (longest, short) = (remembered(1_500), remembered(8));
+    assert!((50..=230).contains(&longest), "{longest} of 4,660 bytes each in a mebibyte");
+    assert!((2_000..=4_000).contains(&short), "{short} of 184 bytes each");
 }

@@ -2,7 +2,7 @@
 //! pieces that fail while the store takes everything else.
 
 use super::piece::{Piece, Purpose};
-use super::{Shared, now};
+use super::{Errand, Shared, now};
 use crate::aggregate::{Aggregator, Sealed};
 use crate::event::Like;
 use crate::receipt::Receipt;
@@ -54,13 +54,13 @@ impl Drop for UnderWay {
 }
 
 impl Shared {
-    /// A piece of likes that waited aside in the buffer. Of what waits there something is stored, or it would not have made
+    /// To try likes that waited aside in the buffer. Of what waits there something is stored, or it would not have made
     /// trouble, so it is read before it is written.
-    pub(crate) fn piece_of_aside(&self, sealed: Sealed<Receipt>) -> Piece {
+    pub(crate) fn errand_of_aside(&self, sealed: Sealed<Receipt>) -> Errand {
         let under_way = Some(UnderWay::sealed(self, &sealed));
         let mut piece = Piece { under_way, ..Piece::new(sealed) };
         piece.state.resuming = true;
-        piece
+        Errand::Try(piece, None)
     }
 
     /// Keeps a piece aside until `due`, or until its deadline where that comes first.

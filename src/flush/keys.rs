@@ -17,6 +17,16 @@ pub enum BatchKeys {
     Seeded(u64),
 }
 
+/// A seed from the operating system, for whatever may be different each time.
+#[must_use]
+pub fn any_seed() -> u64 {
+    // Without a source of randomness the clock still tells two runs apart.
+    SysRng.try_next_u64().unwrap_or_else(|_| {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        since.as_nanos() as u64
+    })
+}
+
 /// One lane's keys.
 pub enum LaneKeys {
     /// From the operating system.

@@ -25,7 +25,7 @@ pub(super) const REFUSED_FOR: Duration = Duration::from_secs(30);
 /// so waiting for long only lets more likes pile up.
 pub(super) const MAX_CONTENDED_WAITS: u32 = 4;
 
-pub(super) struct Piece {
+pub(crate) struct Piece {
     pub(super) sealed: Sealed<Receipt>,
     pub(super) state: State,
     /// While it is there, further likes of its members wait aside.

@@ -1,10 +1,13 @@
 //! Every setting of the engine with its default and its reason, and which of them cannot work together.
 
 use crate::aggregate;
+use crate::budget::Budget;
 use crate::event::OrderPolicy;
 use crate::flush::{self, BatchKeys, LaneKeys};
+use crate::held::Held;
 use crate::store::Limits;
 use std::hash::{BuildHasher, Hash, Hasher};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The engine's settings. Names in messages are those of the command line.
@@ -14,21 +17,23 @@ pub struct Config {
     pub order: OrderPolicy,
     /// Deliveries held at most, from pull to settling. 100,000: two seconds of 50,000 a second.
     pub max_held_deliveries: usize,
-    /// Bytes held at most, payloads, tokens and bookkeeping included. 256 MiB.
+    /// Bytes held at most, payloads, tokens, bookkeeping and recent likes included. 256 MiB.
     pub max_held_bytes: usize,
     /// Documents in one commit, batch key and increments included; `None` takes what suits the store.
     pub batch_writes: Option<usize>,
     /// How long a like may wait for company.
     pub linger: Duration,
-    /// Likes whose commit was answered that are remembered to save work; `None` takes what suits the store.
+    /// Likes whose commit was answered that are remembered to save work; `None` takes what suits the store. They take an
+    /// eighth of `max_held_bytes` at most, however long their ids are.
     pub window_likes: Option<usize>,
     /// Commits at once; `None` takes what suits the store.
     pub lanes: Option<usize>,
     /// Retries and shards.
     pub flush: flush::Config,
-    /// How long a shutdown may take to flush and settle. 25 s: orchestrators kill after 30.
+    /// How long a shutdown may take, from the request until the worker ends: flush, acknowledgements, and closing source and
+    /// store, for which a fifth of it is kept. 25 s: orchestrators kill after 30. Where they kill after 10, 8 s.
     pub drain_timeout: Duration,
-    /// Grows into shard choice and jitter. Workers may share it: batch keys do not grow from it.
+    /// Grows into shard choice and jitter. Random, so that workers that start together part; batch keys do not grow from it.
     pub seed: u64,
     /// Where batch keys come from. Random, unless a simulation wants to replay.
     pub batch_keys: BatchKeys,
@@ -47,11 +52,17 @@ impl Default for Config {
             lanes: None,
             flush: flush::Config::default(),
             drain_timeout: Duration::from_secs(25),
-            seed: 0,
+            seed: flush::any_seed(),
             batch_keys: BatchKeys::default(),
         }
     }
 }
+
+/// A linger that needs no reason.
+const LONGEST_LINGER: Duration = Duration::from_secs(1);
+
+/// The part of the bytes held that recent likes may take.
+const WINDOW_PART: usize = 8;
 
 /// Two settings that cannot work together; the sentence names both.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -94,6 +105,21 @@ impl Config {
         if self.lanes == Some(0) {
             return refuse("--lanes 0 would never commit anything; use 1 or more".to_owned());
         }
+        if self.linger > self.drain_timeout.max(LONGEST_LINGER) {
+            return refuse(format!(
+                "--linger-ms {} is longer than --drain-deadline-s {}: a like would wait for company longer than a shutdown may \
+                 take; a second is long",
+                self.linger.as_millis(),
+                self.drain_timeout.as_secs()
+            ));
+        }
+        if self.linger >= self.flush.retry_deadline {
+            return refuse(format!(
+                "--linger-ms {} is not shorter than --retry-deadline-s {}, so a like would be given up before it was tried",
+                self.linger.as_millis(),
+                self.flush.retry_deadline.as_secs()
+            ));
+        }
         if let Some(lease) = max_lease {
             if self.linger >= lease {
                 return refuse(format!(
@@ -122,6 +148,12 @@ impl Config {
         Ok(())
     }
 
+    /// The budget of one worker with these settings, with nothing held yet.
+    #[must_use]
+    pub fn held(&self) -> Arc<Held> {
+        Held::new(Budget::new(self.max_held_deliveries, self.max_held_bytes))
+    }
+
     /// The retry deadline that suits a source: a little less than its lease, and never more than the default.
     #[must_use]
     pub fn retry_deadline_for(max_lease: Option<Duration>) -> Duration {
@@ -135,18 +167,30 @@ impl Config {
             max_bytes: limits.max_bytes,
             linger: self.linger,
             window_likes: self.window_likes.unwrap_or(limits.window_likes),
+            window_bytes: self.max_held_bytes / WINDOW_PART,
             seed: self.seed_of("hash", 0),
         }
     }
 
-    /// Poison that may wait for the quarantine: a tenth of the window, so that nine tenths stay for the healthy.
-    pub(super) fn max_held_poison(&self) -> usize {
+    /// What may wait, of deliveries that cannot be settled now and are in nobody's way: poison while the quarantine takes
+    /// none, and likes for a newer worker. A tenth of the window each, so that most of it stays for the healthy.
+    pub(super) fn a_share(&self) -> usize {
         (self.max_held_deliveries / 10).max(1)
+    }
+
+    /// Room for all poison that may be held, so that nobody who finds some ever waits. It takes no memory before it is used.
+    pub(super) fn max_poison_on_its_way(&self) -> usize {
+        self.max_held_deliveries.saturating_mul(2).clamp(1, tokio::sync::Semaphore::MAX_PERMITS)
     }
 
     /// A seed of its own for every part that chooses at random.
     pub(super) fn seed_of(&self, part: &str, number: usize) -> u64 {
         grown(self.seed, part, number)
+    }
+
+    /// The batch keys of probes.
+    pub(super) fn keys_of_probes(&self) -> LaneKeys {
+        self.keys_of(usize::MAX)
     }
 
     /// The batch keys of a lane: no two lanes share one.

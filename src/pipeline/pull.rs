@@ -6,9 +6,10 @@ use crate::aggregate::{Added, Known};
 use crate::backoff::Backoff;
 use crate::event::{OrderPolicy, Poison, decode};
 use crate::flush::now;
+use crate::held::{Held, Reserved};
 use crate::progress::Progress;
-use crate::receipt::{Held, Receipt, Reserved};
-use crate::source::{Delivery, Source, SourceError};
+use crate::receipt::Receipt;
+use crate::source::{Delivery, RoomTaken, Source, SourceError};
 use crate::telemetry::Metric;
 use crate::watchdog::Sign;
 use futures::FutureExt;
@@ -28,7 +29,7 @@ pub(super) fn deliveries_a_pull(max_held: usize, streams: usize) -> usize {
     (max_held / (2 * streams.max(1))).clamp(1, MAX_PULL)
 }
 
-/// The pause after poison was dropped for want of room: a broker that delivers it again at once is not to be asked at
+/// The pause after poison was dropped, because the quarantine takes none: a broker that delivers it again at once is not to be asked at
 /// the speed of the CPU.
 const PAUSE_AFTER_DROPPED_POISON: Duration = Duration::from_millis(10);
 
@@ -41,6 +42,8 @@ pub(super) struct Puller {
     pub(super) progress: Arc<Progress>,
     pub(super) sign: Arc<Sign>,
     pub(super) poison: mpsc::Sender<(Receipt, Poison)>,
+    /// Poison that may wait while the quarantine takes none.
+    pub(super) poison_share: usize,
     pub(super) confirmations: mpsc::Sender<Confirmation>,
     pub(super) order: OrderPolicy,
     pub(super) backoff: Backoff,
@@ -88,7 +91,8 @@ impl Puller {
         loop {
             self.progress.store_works().await;
             let room = self.room().await;
-            let deliveries = stream.pull(room.deliveries()).await?;
+            let most = room.as_ref().map_or(self.most, Reserved::deliveries);
+            let deliveries = stream.pull(most).await?;
             if deliveries.is_empty() {
                 return Ok(());
             }
@@ -108,15 +112,29 @@ impl Puller {
         }
     }
 
-    /// Room for at least one delivery. A stream that fails meanwhile says so later.
-    async fn room(&self) -> Reserved {
+    /// Room for at least one delivery, unless the source has taken it. A stream that fails meanwhile says so later.
+    async fn room(&self) -> Option<Reserved> {
+        if self.source.room_taken() == RoomTaken::BySource {
+            return None;
+        }
         if let Some(room) = self.held.reserve(self.most).now_or_never() {
-            return room;
+            return Some(room);
         }
         self.sign.waits_for_room();
+        let _waits = self.work.wait_for_room();
         let room = self.held.reserve(self.most).await;
         self.sign.rests();
-        room
+        Some(room)
+    }
+
+    /// Poison waits for the quarantine in the room that every delivery has. Only a quarantine that takes none although the
+    /// store works has a share of it, so that the healthy are not stalled: beyond it the delivery is dropped and comes back.
+    fn send_poison(&self, receipt: Receipt, poison: Poison) -> bool {
+        let waiting = self.poison.max_capacity() - self.poison.capacity();
+        if self.progress.quarantine_stuck() && waiting >= self.poison_share {
+            return false;
+        }
+        self.poison.try_send((receipt, poison)).is_ok()
     }
 
     /// Decodes and adds. What is known already is settled here.
@@ -130,8 +148,7 @@ impl Puller {
             let like = match decoded {
                 Ok(like) => like,
                 Err(poison) => {
-                    // Poison never waits for room: without it the delivery is dropped and comes back.
-                    taken.dropped_poison += usize::from(self.poison.try_send((receipt, poison)).is_err());
+                    taken.dropped_poison += usize::from(!self.send_poison(receipt, poison));
                     continue;
                 }
             };

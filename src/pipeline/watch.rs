@@ -46,7 +46,7 @@ impl Watch {
 
     fn buffer(&self) -> Buffer {
         let due_at = self.work.aggregator.due_at();
-        let waits = due_at.is_some() || self.work.aggregator.waits_aside();
+        let waits = due_at.is_some() || self.work.aggregator.waits_aside() || !self.work.waiting.is_empty();
         Buffer { waits, overdue: due_at.is_some_and(|due| due + LOOK_EVERY < now()) }
     }
 }

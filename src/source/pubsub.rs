@@ -144,6 +144,11 @@ impl Source for PubSub {
         self.0.options.name()
     }
 
+    fn max_outstanding(&self) -> Option<usize> {
+        let options = &self.0.options;
+        Some(options.streams.saturating_mul(options.outstanding as usize))
+    }
+
     fn streams(&self) -> usize {
         self.0.options.streams
     }

@@ -27,8 +27,8 @@ pub enum Doing {
 pub enum Name {
     /// One of the concurrent commits.
     Lane(usize),
-    /// The one that takes what waits aside.
-    AsideLane,
+    /// One of those that serve what waits aside.
+    AsideLane(usize),
     /// One of the source's streams.
     Stream(usize),
     /// What keeps poison.
@@ -45,7 +45,7 @@ impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Lane(number) => write!(f, "lane {number}"),
-            Self::AsideLane => f.write_str("the lane of what waits aside"),
+            Self::AsideLane(number) => write!(f, "aside lane {number}"),
             Self::Stream(number) => write!(f, "stream {number}"),
             Self::Quarantine => f.write_str("the quarantine"),
         }

@@ -75,19 +75,22 @@ async fn a_shutdown_leaves_a_like_that_stays_contended_to_redelivery_at_its_dead
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_cannot_work_for_what_waits_aside_stops_the_worker() {
+async fn a_store_that_can_never_work_for_one_like_leaves_it_to_redelivery_and_stops_nobody() {
     let (source, memory) = (Messages::default(), Arc::new(Memory::default()));
     let store = Faulty::new(memory.clone(), |batch, _| match bully(batch) {
         Some(place) if batch.likes().len() > 1 => Fault::before(ErrorClass::Contended(vec![place])),
         Some(_) => Fault::before(ErrorClass::CannotWork),
         None => no_fault(),
     });
+    let worker = Worker::start(&source, store, config());
     for n in 0..8 {
         source.publish(event(n, "p", &format!("u{n}"), true, 1)).expect("room");
     }
-    let error = Worker::start(&source, store, config()).running.await.expect("no panic").expect_err("stops");
-    assert!(matches!(&error, EngineError::Store(e) if e.class == ErrorClass::CannotWork), "{error}");
-    assert_eq!((source.totals().held, source.totals().quarantined), (0, 0), "it comes back");
+    until("it is given up at its deadline", || source.totals().dropped == 1).await;
+    assert_eq!((source.totals().counted, source.totals().quarantined), (7, 0));
+    assert!(!worker.progress.store_failing());
+    let report = worker.stop().await;
+    assert_eq!((report.counted.applied, count(&*memory, "p").await), (7, (7, Some(7))));
 }
 
 #[tokio::test(start_paused = true)]

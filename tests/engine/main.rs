@@ -171,7 +171,7 @@ async fn streams_that_pull_at_once_share_one_budget_and_an_idle_one_keeps_no_mor
 async fn a_shutdown_flushes_what_is_held_and_pulls_nothing_more() {
     let (source, memory) = (Messages::default(), Arc::new(Memory::default()));
     let store = Faulty::new(memory.clone(), |_, _| Fault::slow(Duration::from_secs(1)));
-    let worker = Worker::start(&source, store, Config { linger: Duration::from_secs(3_000), ..config() });
+    let worker = Worker::start(&source, store, Config { linger: Duration::from_secs(20), ..config() });
     for n in 0..5 {
         source.publish(event(n, "p", &format!("u{n}"), true, 1)).expect("room");
     }

@@ -82,19 +82,26 @@ impl Scene {
         self.buffer.seal(BatchKey::from_random(1))
     }
 
-    /// Takes what waits aside, as its lane does.
+    /// Takes likes that wait aside, as a lane of that place does.
     fn seal_aside(&self) -> bool {
         self.buffer.seal_aside(BatchKey::from_random(2)).is_some_and(|sealed| {
+            let likes = sealed.batch().likes().to_vec();
             self.settle(sealed);
+            self.buffer.end_aside(&likes);
             true
         })
     }
 
-    /// Seals once, and is told that others keep writing the members of it.
+    /// Seals once, and is told that others keep writing the members of it: their likes wait aside until it is settled.
     fn seal_and_set_aside(&self) {
-        if let Some(sealed) = self.sealed() {
-            self.buffer.set_aside(sealed, Instant::now());
-        }
+        let Some(sealed) = self.sealed() else { return };
+        let likes = sealed.batch().likes().to_vec();
+        self.buffer.begin_aside(&likes);
+        self.buffer.keep_aside(sealed.batch(), Instant::now());
+        // Here it would wait for the store.
+        thread::yield_now();
+        self.settle(sealed);
+        self.buffer.end_aside(&likes);
     }
 
     /// Seals once, commits, and remembers.

@@ -169,8 +169,16 @@ impl<S: Store + ?Sized> Store for Faulty<S> {
         self.inner.agree(settings).await
     }
 
+    /// A probe meets what a batch without likes would.
     async fn probe(&self, key: BatchKey) -> Result<(), StoreError> {
-        self.inner.probe(key).await
+        let fault = (self.script.lock().unwrap())(&Batch::new(key, Vec::new()), Attempt::first(0));
+        if !fault.delay.is_zero() {
+            tokio::time::sleep(fault.delay).await;
+        }
+        match fault.error {
+            None => self.inner.probe(key).await,
+            Some(class) => Err(StoreError::new(class, "a fault of the test")),
+        }
     }
 
     fn limits(&self) -> Limits {
