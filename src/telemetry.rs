@@ -68,7 +68,7 @@ table! {
         "class" in ["did_not_commit", "unknown", "unauthenticated", "cannot_work", "batch_cannot_work", "contended",
             "undecidable"];
     CounterBy Splits, "hotcount_batches_split_total", "Batches split, by reason.",
-        "why" in ["contended", "refused", "failing"];
+        "why" in ["contended", "refused", "failing", "undecidable"];
     Counter StreamRestarts, "hotcount_stream_restarts_total", "Streams of the source opened again after an error.";
     Counter StoreReads, "hotcount_store_reads_total", "Documents read from Firestore, as it bills them.";
     Counter StoreWrites, "hotcount_store_writes_total", "Documents written to Firestore, as it bills them.";

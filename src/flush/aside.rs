@@ -146,17 +146,20 @@ impl Newer {
     }
 }
 
-/// Likes that were refused for good a while ago: one that comes again, because its sender did not hear of it, need not be
-/// refused for half a minute once more.
+/// A like, whole.
+type Refused = (String, String, String, bool, i64);
+
+/// Likes that were refused for good a while ago, each with the time until which that is known: one that comes again, because
+/// its sender did not hear of it, need not be refused for half a minute once more.
 #[derive(Default)]
-pub(super) struct Verdicts(Mutex<HashMap<(String, String, String), Instant>>);
+pub(super) struct Verdicts(Mutex<HashMap<Refused, Instant>>);
 
 impl Verdicts {
-    fn name(like: &Like) -> (String, String, String) {
-        (like.post().to_owned(), like.user().to_owned(), like.event_id().to_owned())
+    fn whole(like: &Like) -> Refused {
+        (like.post().to_owned(), like.user().to_owned(), like.event_id().to_owned(), like.liked(), like.order())
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<(String, String, String), Instant>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<Refused, Instant>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -165,11 +168,11 @@ impl Verdicts {
         if known.len() >= MAX_VERDICTS {
             known.clear();
         }
-        known.insert(Self::name(like), now + VERDICT_LASTS);
+        known.insert(Self::whole(like), now + VERDICT_LASTS);
     }
 
     pub(super) fn knows(&self, like: &Like, now: Instant) -> bool {
         let known = self.known();
-        !known.is_empty() && known.get(&Self::name(like)).is_some_and(|until| *until > now)
+        !known.is_empty() && known.get(&Self::whole(like)).is_some_and(|until| *until > now)
     }
 }

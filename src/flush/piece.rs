@@ -95,6 +95,10 @@ pub(super) enum Follows {
 impl State {
     /// Notes a failure that was answered after `took`.
     pub(super) fn failed(&mut self, failure: Failure, took: Duration) {
+        if failure != Failure::Refused {
+            // A row of refusals is over.
+            (self.lone_refusals, self.refused_since) = (0, None);
+        }
         let long = failure == Failure::Passes && took >= LONG_FAILURE;
         self.failures = self.failures.saturating_add(if long { ASK_AFTER } else { 1 });
     }

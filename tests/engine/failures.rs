@@ -117,11 +117,11 @@ async fn duplicates_that_need_no_write_are_no_witness_that_the_store_takes_write
     let already = event(1, "p", "known", true, 1);
     source.publish(already.clone()).expect("room");
     Worker::start(&source, memory.clone(), config()).finish().await;
-    // From now on every write is refused; a batch of duplicates alone is still answered.
+    // From now on every write is refused, a probe too; a batch of duplicates alone is still answered.
     let source = Messages::default();
     let store = Faulty::new(memory.clone(), |batch, _| {
         let new = batch.likes().iter().any(|like| like.user() != "known");
-        if new { Fault::before(ErrorClass::BatchCannotWork) } else { no_fault() }
+        if new || batch.likes().is_empty() { Fault::before(ErrorClass::BatchCannotWork) } else { no_fault() }
     });
     source.publish(event(2, "p", "new", true, 1)).expect("room");
     let worker = Worker::start(&source, store, Config { window_likes: Some(0), ..config() });

@@ -14,9 +14,13 @@ use hotcount::event::Like;
 use hotcount::store::quarantine_id;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// What a delivery costs in the budget beside its payload.
 const DELIVERY_BYTES: u64 = 512;
+
+/// How long a like must be refused alone before it is quarantined.
+const REFUSED_FOR: Duration = Duration::from_secs(30);
 
 /// What is durable, read without asking the engine.
 pub(crate) trait Books: Send + Sync {
@@ -36,18 +40,17 @@ struct State {
     published: BTreeMap<Member, BTreeSet<Wish>>,
     /// What was stored at the last look. It never gets older.
     stored: BTreeMap<Member, Wish>,
-    /// Likes that a worker may have in quarantine, because the store refused them alone.
+    /// Likes that are in quarantine.
     quarantined: BTreeSet<(Member, Wish)>,
-    /// When the store first refused a like to a worker: how many commits that worker had then, and whether it has been
-    /// refused alone since.
+    /// What a worker was told about a like that the store refused.
     refused: BTreeMap<(usize, u64, Member, Wish), Refused>,
     /// What each batch key stands for.
     batches: HashMap<BatchKey, Vec<(Member, Wish)>>,
 }
 
 struct Refused {
-    commits: u64,
-    alone: bool,
+    /// Since when it was refused alone, with no other answer between.
+    alone_since: Option<Duration>,
     /// Whether its effect was durable at every refusal: then each look after one finds it, and there is nothing to
     /// quarantine. A lane that looked before may still be on its way into the quarantine.
     durable: bool,
@@ -112,12 +115,23 @@ impl Auditor {
     pub(crate) fn refused(&self, life: &Life, batch: &Batch) {
         let mut state = locked(&self.state);
         for (member, wish) in batch.likes().iter().map(in_own_words) {
-            let commits = life.numbers().commits;
             let durable = self.books.member(&member).is_some_and(|stored| stored >= wish);
             let key = (life.slot, life.number, member, wish);
-            let refused = state.refused.entry(key).or_insert(Refused { commits, alone: false, durable });
-            refused.alone |= batch.likes().len() == 1;
+            let refused = state.refused.entry(key).or_insert(Refused { alone_since: None, durable });
+            if batch.likes().len() == 1 {
+                refused.alone_since.get_or_insert(self.world.now());
+            }
             refused.durable &= durable;
+        }
+    }
+
+    /// The store answers anything else: a row of refusals is over.
+    pub(crate) fn failed(&self, life: &Life, batch: &Batch) {
+        let mut state = locked(&self.state);
+        for (member, wish) in batch.likes().iter().map(in_own_words) {
+            if let Some(refused) = state.refused.get_mut(&(life.slot, life.number, member, wish)) {
+                refused.alone_since = None;
+            }
         }
     }
 
@@ -177,10 +191,15 @@ impl Auditor {
                     let mut state = locked(&self.state);
                     let key = (life.slot, life.number, member.clone(), wish.clone());
                     let refused = state.refused.get(&key);
-                    if !refused.is_some_and(|r| r.alone && life.numbers().commits > r.commits) {
+                    let long = |since: Duration| self.world.now() - since >= REFUSED_FOR;
+                    let known = state.quarantined.contains(&(member.clone(), wish.clone()));
+                    let at_fault = meaning.is_refused()
+                        && (known || refused.is_some_and(|refused| refused.alone_since.is_some_and(long)));
+                    let unreadable = self.world.is_unreadable(member);
+                    if !(at_fault || unreadable) {
                         self.world.violated(format_args!("{life} quarantines the healthy m{number}, {meaning}: {why}"));
                     }
-                    if refused.is_some_and(|r| r.durable) {
+                    if !unreadable && refused.is_some_and(|r| r.durable) {
                         self.world.violated(format_args!("{life} quarantines m{number}, {meaning}, which is counted"));
                     }
                     state.quarantined.insert((member.clone(), wish.clone()));

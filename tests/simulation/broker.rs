@@ -16,9 +16,6 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Heartbeats that are on their way at once.
-const MAX_HEARTBEATS: usize = 5;
-
 /// A message, from its publishing to the end of the run.
 #[derive(Clone)]
 pub(crate) struct Message {
@@ -308,15 +305,6 @@ impl Broker {
             && state.leases.is_empty()
             && state.later.is_empty()
             && state.messages.iter().all(|message| message.acked)
-    }
-
-    /// Whether a worker has a like that the store refuses: it is quarantined only after another like has committed, so
-    /// without traffic it stays, and with it what is folded into it.
-    pub(crate) fn waits_for_traffic(&self, heartbeats: usize) -> bool {
-        let state = locked(&self.state);
-        let is_refused = |number: &usize| state.messages[*number].event.meaning.is_refused();
-        let beats = state.messages.iter().rev().take(heartbeats).filter(|message| !message.acked);
-        state.tokens.values().any(is_refused) && beats.count() < MAX_HEARTBEATS
     }
 
     /// Messages that are not acknowledged.

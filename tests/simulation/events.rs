@@ -80,11 +80,6 @@ pub(crate) fn draw(world: &World, n: usize) -> Event {
     like(world, &format!("p{post}"), user, format!("e{n}{refused}"), removal && policy != OrderPolicy::None)
 }
 
-/// A healthy like, such as always comes again when there is traffic.
-pub(crate) fn heartbeat(world: &World, n: usize) -> Event {
-    like(world, "pulse", n as u64, format!("pulse-{n}"), false)
-}
-
 /// A careless publisher: the same event says the opposite.
 pub(crate) fn opposite(world: &World, event: &Event) -> Option<Event> {
     let Meaning::Like(member, wish) = &event.meaning else { return None };

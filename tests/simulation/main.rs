@@ -19,6 +19,7 @@ mod run;
 mod seen;
 mod stores;
 mod subscription;
+mod trouble;
 mod workers;
 mod world;
 

@@ -115,17 +115,11 @@ async fn settle(crew: &Arc<Crew>) {
     world.calm_down();
     crew.lives().iter().for_each(|life| crew.go_on(life));
     let deadline = world.now() + world.plan.patience();
-    let mut heartbeats = 0;
     while !(broker.is_done() && world.in_flight() == 0) {
         if world.now() > deadline {
             let open = broker.open_messages();
             return world
                 .violated(format_args!("after {:?} without faults these are open: {open:?}", world.plan.patience()));
-        }
-        // A like that the store refuses waits for another one that it takes; there is always traffic.
-        if broker.waits_for_traffic(heartbeats) {
-            broker.publish(&events::heartbeat(world, heartbeats));
-            heartbeats += 1;
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
     }

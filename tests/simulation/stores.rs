@@ -9,6 +9,7 @@ use crate::life::Life;
 use crate::plan::StoreKind;
 use crate::rpc::Connection;
 use crate::seen::Kind;
+use crate::trouble;
 use crate::world::{World, locked};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -214,11 +215,15 @@ impl Store for Distant {
     }
 
     async fn agree(&self, settings: &Settings) -> Result<Settings, StoreError> {
-        self.memory.agree(settings).await
+        let (memory, settings) = (self.memory.clone(), settings.clone());
+        let effect = move || memory.agree(&settings).now_or_never().expect("it never waits");
+        calls::commit(&self.life, effect).await.map_err(error)?
     }
 
     async fn probe(&self, key: BatchKey) -> Result<(), StoreError> {
-        self.memory.probe(key).await
+        let memory = self.memory.clone();
+        let effect = move || memory.probe(key).now_or_never().expect("it never waits");
+        calls::commit(&self.life, effect).await.map_err(error)?
     }
 
     fn limits(&self) -> Limits {
@@ -263,7 +268,10 @@ impl Store for Observed {
         self.auditor.tried(&self.life, batch);
         let world = &self.life.world;
         world.say(format_args!("{} applies {} likes on {}", self.life, batch.likes().len(), attempt.shard));
-        let answer = self.inner.apply(batch, attempt).await;
+        let answer = match trouble::met(&self.life, batch).await {
+            Some(error) => Err(error),
+            None => self.inner.apply(batch, attempt).await,
+        };
         match &answer {
             Ok(applied) => {
                 let all = applied.applied + applied.duplicates + applied.stale;
@@ -275,14 +283,17 @@ impl Store for Observed {
                 }
             }
             Err(error) if error.class == ErrorClass::BatchCannotWork => self.auditor.refused(&self.life, batch),
-            Err(_) => {}
+            Err(_) => self.auditor.failed(&self.life, batch),
         }
         world.say(format_args!("{} is told {:?}", self.life, answer.as_ref().map_err(|error| &error.class)));
         answer
     }
 
     async fn quarantine(&self, poison: &[Quarantined]) -> Result<(), StoreError> {
-        self.inner.quarantine(poison).await
+        match trouble::met_by_a_call(&self.life).await {
+            Some(error) => Err(error),
+            None => self.inner.quarantine(poison).await,
+        }
     }
 
     async fn find_quarantined(&self, id: &str) -> Result<Option<Quarantined>, StoreError> {
@@ -294,7 +305,10 @@ impl Store for Observed {
     }
 
     async fn membership(&self, post: &str, user: &str) -> Result<Option<Like>, StoreError> {
-        self.inner.membership(post, user).await
+        match trouble::met_by_a_look(&self.life, post, user) {
+            Some(error) => Err(error),
+            None => self.inner.membership(post, user).await,
+        }
     }
 
     async fn agree(&self, settings: &Settings) -> Result<Settings, StoreError> {
@@ -302,7 +316,16 @@ impl Store for Observed {
     }
 
     async fn probe(&self, key: BatchKey) -> Result<(), StoreError> {
-        self.inner.probe(key).await
+        let answer = match trouble::met_by_a_call(&self.life).await {
+            Some(error) => Err(error),
+            None => self.inner.probe(key).await,
+        };
+        self.life.world.say(format_args!("{} probes: {:?}", self.life, answer.as_ref().map_err(|error| &error.class)));
+        if answer.is_ok() {
+            self.life.world.note(Kind::Probe);
+            locked(&self.life.numbers).commits += 1;
+        }
+        answer
     }
 
     fn limits(&self) -> Limits {

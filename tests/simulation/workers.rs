@@ -105,6 +105,8 @@ impl Crew {
             batch_keys: BatchKeys::Seeded(world.between(0..=u64::MAX)),
             ..Config::default()
         };
+        // A longer linger than a drain is refused.
+        config.drain_timeout = config.drain_timeout.max(config.linger);
         config.flush.shards = NonZeroU16::new(world.one_of(&[64, 16])).expect("neither is 0");
         config.flush.backoff = Backoff { base: Duration::from_millis(100), cap: Duration::from_secs(30) };
         config.flush.retry_deadline = world.plan.retry_deadline();
@@ -171,7 +173,7 @@ impl Crew {
             Ok(Err(EngineError::Store(error))) => {
                 self.world.note(Kind::Stopped);
                 self.world.say(format_args!("{life} stops, because the store cannot work: {error}"));
-                if self.world.is_calm_for(Duration::from_secs(90)) && !error.message.contains("refuses every like") {
+                if self.world.is_calm_for(Duration::from_secs(90)) || numbers.commits > 0 {
                     says(format_args!("stopped although the store works: {error}"));
                 }
                 let Counted { received, applied, folded, duplicates, stale, .. } = progress.counted();
@@ -239,6 +241,9 @@ impl Crew {
             if self.world.strikes(Kind::Outage) {
                 let longest = self.world.one_of(&[2_000, 60_000, 1_500_000]);
                 self.world.begin_outage(self.world.millis(1..=longest));
+            }
+            if self.world.strikes(Kind::Never) {
+                self.world.begin_never();
             }
             self.backend.expire_keys(&self.world);
         }

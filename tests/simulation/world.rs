@@ -2,6 +2,7 @@
 
 use crate::plan::Plan;
 use crate::seen::{Kind, Seen};
+use crate::trouble::Trouble;
 use gcloud_sdk::tonic::Code;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -34,6 +35,7 @@ pub(crate) struct World {
     calm_since: Mutex<Option<Instant>>,
     /// The store fails every call until then.
     outage_until: Mutex<Option<Instant>>,
+    pub(crate) trouble: Mutex<Trouble>,
     /// Calls that the store has taken in and not applied.
     in_flight: AtomicUsize,
     /// Something ended the run, or the weather changed.
@@ -66,6 +68,7 @@ impl World {
             calm: AtomicBool::new(false),
             calm_since: Mutex::default(),
             outage_until: Mutex::default(),
+            trouble: Mutex::default(),
             in_flight: AtomicUsize::new(0),
             changed: Notify::new(),
         })
@@ -132,6 +135,7 @@ impl World {
         self.calm.store(true, Ordering::Relaxed);
         *locked(&self.calm_since) = Some(Instant::now());
         *locked(&self.outage_until) = None;
+        self.end_trouble();
         self.changed.notify_waiters();
     }
 
