@@ -172,7 +172,7 @@ impl<R> Aggregator<R> {
     }
 
     /// Takes the oldest likes, as many as one commit holds, as a batch under `key`; `None` when none waits. Likes of
-    /// members that make trouble are put aside instead.
+    /// members that make trouble, or are under way aside, are put there instead.
     pub fn seal(&self, key: BatchKey) -> Option<Sealed<R>> {
         let (taken, oldest) = self.take_line()?;
         Some(self.gather(key, taken, oldest))
@@ -238,21 +238,14 @@ impl<R> Aggregator<R> {
 
     /// The front of the line, as many likes as fit in a commit, and the arrival of the oldest.
     fn take_line(&self) -> Option<(Vec<Like>, Instant)> {
-        // Taken before the line's lock, for two locks are never held at once. A member that makes trouble since goes with
-        // this batch and is parted from it.
-        let troubled = self.aside.members();
         loop {
             let mut line = self.line();
             let oldest = line.front()?.1;
             let count = self.fitting(&line);
-            let mut taken: Vec<(Like, Instant)> = line.drain(..count).collect();
+            let taken: Vec<(Like, Instant)> = line.drain(..count).collect();
+            // Two locks are never held at once. A member that makes trouble since goes with this batch and is parted from it.
             drop(line);
-            if !troubled.is_empty() {
-                let of_others = |(like, _): &(Like, Instant)| !troubled.contains_key(&ByMember(like.clone()));
-                let (kept, aside) = taken.into_iter().partition(of_others);
-                self.aside.push(aside);
-                taken = kept;
-            }
+            let taken = self.aside.sift(taken);
             if !taken.is_empty() {
                 return Some((taken.into_iter().map(|(like, _)| like).collect(), oldest));
             }

@@ -78,7 +78,7 @@ pub struct Shared {
     pub waiting: Arc<Waiting>,
     /// When everything must be given up, once a shutdown has begun.
     pub drain: Arc<Drain>,
-    /// Deliveries that may wait, some seconds each, to be left to a newer worker; more are left at once.
+    /// Deliveries that may wait, some seconds each, to be left to a newer worker; more are left soon.
     pub max_leaving: usize,
     /// What of the last minutes must be known.
     pub recent: Recent,

@@ -6,4 +6,4 @@
 pub(crate) use dashmap::DashMap as Map;
 pub(crate) use dashmap::mapref::entry::Entry;
 pub(crate) use std::sync::atomic::{AtomicUsize, Ordering};
-pub(crate) use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+pub(crate) use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -5,7 +5,7 @@
 use super::ByMember;
 use crate::batch::Batch;
 use crate::event::Like;
-use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 use foldhash::fast::FixedState;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -18,16 +18,13 @@ const KEPT_ASIDE: Duration = Duration::from_secs(60);
 /// Members that may be aside at once. One more is parted from each of its batches, as it was at first.
 const MAX_MEMBERS: usize = 1_000;
 
-/// Members, each with the time until which it is taken to make trouble.
-pub(super) type Members = HashMap<ByMember, Instant, FixedState>;
-
 #[derive(Default)]
 pub(super) struct Aside(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// Shared with sealers, which look at it while they hold another lock.
-    members: Arc<Members>,
+    /// Members, each with the time until which it is taken to make trouble.
+    members: HashMap<ByMember, Instant, FixedState>,
     /// Likes that were in the line and now wait here; they are still in the map.
     line: VecDeque<(Like, Instant)>,
     /// Members of which likes are under way aside, and in how many batches: what waits here of them waits on.
@@ -45,14 +42,23 @@ impl Aside {
         !self.state().line.is_empty()
     }
 
-    pub(super) fn members(&self) -> Arc<Members> {
-        Arc::clone(&self.state().members)
+    /// Puts the likes here whose members make trouble or are under way here, and answers with the others.
+    pub(super) fn sift(&self, likes: Vec<(Like, Instant)>) -> Vec<(Like, Instant)> {
+        let state = &mut *self.state();
+        if state.members.is_empty() && state.under_way.is_empty() {
+            return likes;
+        }
+        let (aside, others): (Vec<_>, _) = likes.into_iter().partition(|(like, _)| {
+            let member = ByMember(like.clone());
+            state.members.contains_key(&member) || state.under_way.contains_key(&member)
+        });
+        state.line.extend(aside);
+        others
     }
 
     /// The members of `batch` make trouble, `now`.
     pub(super) fn remember(&self, batch: &Batch, now: Instant) {
-        let mut state = self.state();
-        let members = Arc::make_mut(&mut state.members);
+        let members = &mut self.state().members;
         for like in batch.likes() {
             let member = ByMember(like.clone());
             if members.len() < MAX_MEMBERS || members.contains_key(&member) {
@@ -63,10 +69,7 @@ impl Aside {
 
     /// Members that make no trouble any more go back into everyone's company.
     pub(super) fn forget(&self, now: Instant) {
-        let mut state = self.state();
-        if state.members.values().any(|until| *until <= now) {
-            Arc::make_mut(&mut state.members).retain(|_, until| *until > now);
-        }
+        self.state().members.retain(|_, until| *until > now);
     }
 
     pub(super) fn begin(&self, likes: &[Like]) {
@@ -85,12 +88,6 @@ impl Aside {
                     batches.remove();
                 }
             }
-        }
-    }
-
-    pub(super) fn push(&self, likes: Vec<(Like, Instant)>) {
-        if !likes.is_empty() {
-            self.state().line.extend(likes);
         }
     }
 

@@ -15,6 +15,9 @@ use tokio::sync::Notify;
 /// How long a like waits that only a newer worker can count, before it is left to redelivery.
 const LEFT_AFTER: Duration = Duration::from_secs(10);
 
+/// The same when so many wait that the healthy would lack room.
+const MANY_LEFT_AFTER: Duration = Duration::from_millis(100);
+
 /// How long the finding stands after it came up last. A newer worker takes such likes sooner or later; while they come here
 /// again and again, there is none.
 const FINDING_LASTS: Duration = Duration::from_secs(300);
@@ -37,12 +40,15 @@ pub(super) struct UnderWay {
 
 impl UnderWay {
     /// Of likes that [`Aggregator::seal_aside`] has sealed: they are under way already.
-    fn sealed(shared: &Shared, sealed: &Sealed<Receipt>) -> Self {
-        Self {
-            likes: sealed.batch().likes().to_vec(),
-            aggregator: Arc::clone(&shared.aggregator),
-            changed: Arc::clone(shared.waiting.changed()),
-        }
+    fn sealed(shared: &Shared, likes: Vec<Like>) -> Self {
+        let (aggregator, changed) = (Arc::clone(&shared.aggregator), Arc::clone(shared.waiting.changed()));
+        Self { likes, aggregator, changed }
+    }
+
+    /// Of likes that a lane gives away.
+    pub(super) fn begin(shared: &Shared, likes: Vec<Like>) -> Self {
+        shared.aggregator.begin_aside(&likes);
+        Self::sealed(shared, likes)
     }
 }
 
@@ -57,7 +63,7 @@ impl Shared {
     /// To try likes that waited aside in the buffer. Of what waits there something is stored, or it would not have made
     /// trouble, so it is read before it is written.
     pub(crate) fn errand_of_aside(&self, sealed: Sealed<Receipt>) -> Errand {
-        let under_way = Some(UnderWay::sealed(self, &sealed));
+        let under_way = Some(UnderWay::sealed(self, sealed.batch().likes().to_vec()));
         let mut piece = Piece { under_way, ..Piece::new(sealed) };
         piece.state.resuming = true;
         Errand::Try(piece, None)
@@ -65,13 +71,12 @@ impl Shared {
 
     /// Keeps a piece aside until `due`, or until its deadline where that comes first.
     pub(super) fn put_aside(&self, mut piece: Piece, due: Instant) {
-        let of_one = piece.likes() == 1;
-        if piece.state.contended || piece.state.purpose == Purpose::Leave || of_one && piece.state.failures > 0 {
+        let fails_alone = piece.likes() == 1 && piece.state.failures > 0;
+        if piece.state.contended || piece.state.purpose == Purpose::Leave || fails_alone {
             self.aggregator.keep_aside(piece.sealed.batch(), now());
         }
-        if (piece.state.contended || of_one) && piece.under_way.is_none() {
-            self.aggregator.begin_aside(piece.sealed.batch().likes());
-            piece.under_way = Some(UnderWay::sealed(self, &piece.sealed));
+        if piece.under_way.is_none() {
+            piece.under_way = Some(UnderWay::begin(self, piece.sealed.batch().likes().to_vec()));
         }
         let due = due.min(self.deadline_of(&piece));
         self.waiting.push(piece, due);
@@ -91,10 +96,8 @@ impl Shared {
         self.recent.newer.found(now());
         self.progress.set_finding(NEWER, Some(format!("likes are left to redelivery, for {stored}")));
         piece.state.purpose = Purpose::Leave;
-        if self.waiting.leaving() + piece.sealed.deliveries() > self.max_leaving {
-            return self.give_to_newer(piece);
-        }
-        self.put_aside(piece, now() + LEFT_AFTER);
+        let many = self.waiting.leaving() + piece.sealed.deliveries() > self.max_leaving;
+        self.put_aside(piece, now() + if many { MANY_LEFT_AFTER } else { LEFT_AFTER });
     }
 
     /// Drops what a newer worker has to do.

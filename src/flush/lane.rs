@@ -1,6 +1,7 @@
 //! A lane takes a batch and sees it committed, or puts it aside when it is the batch that fails and not the store.
 
-use super::attempt::Attempted;
+use super::aside::UnderWay;
+use super::attempt::{Attempted, Flight};
 use super::piece::{Failure, Follows, MAX_CONTENDED_WAITS, Piece, Place, Purpose, REFUSED_FOR};
 use super::waiting::Errand;
 use super::{LaneKeys, Shared, class_name, now};
@@ -21,7 +22,7 @@ const PARTS: usize = 8;
 
 /// An attempt that takes so long, and so many times what is usual, may be held up by one document: when the store takes other
 /// writes meanwhile, the lane does not wait for it.
-const LONG: Duration = Duration::from_secs(2);
+const LONG: Duration = Duration::from_secs(1);
 const TIMES_THE_USUAL: u32 = 4;
 
 /// One of the worker's concurrent commits.
@@ -94,6 +95,7 @@ impl Lane {
         self.sign.steps("waits for the store to answer");
         let shared = Arc::clone(&self.shared);
         let witnesses = shared.health.witnesses();
+        let likes = piece.sealed.batch().likes().to_vec();
         let mut flight = shared.attempt(piece, self.shard.current());
         let others_commit = async {
             tokio::time::sleep(LONG).await;
@@ -108,6 +110,13 @@ impl Lane {
             attempted = &mut flight => return attempted,
             () = others_commit => {}
         }
+        // One of them may be locked: until it is known which, further likes of all of them wait aside.
+        let under_way = UnderWay::begin(&shared, likes);
+        let flight: Flight = Box::pin(async move {
+            let attempted = flight.await?;
+            let piece = Piece { under_way: Some(under_way), ..attempted.piece };
+            Some(Attempted { piece, ..attempted })
+        });
         match shared.waiting.hand_over(flight) {
             Ok(()) => {
                 // Who holds it up may hold the shard.

@@ -10,14 +10,14 @@ use std::time::Instant;
 use tokio::sync::Notify;
 
 /// Tasks that serve what waits aside. Idle ones cost nothing; each that is busy is one more commit at once.
-pub const ASIDE_LANES: usize = 12;
+pub const ASIDE_LANES: usize = 16;
 
 /// How many of them may be busy with pieces that fail alone again and again: an attempt at a locked document takes as long
 /// as the store waits for the lock, 20 s in Firestore.
 const STUCK_LANES: usize = 4;
 
 /// How many of them may be busy with attempts that lanes did not wait for.
-const FLIGHT_LANES: usize = 4;
+const FLIGHT_LANES: usize = 8;
 
 #[derive(Default)]
 struct State {

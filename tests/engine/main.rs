@@ -2,6 +2,7 @@
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot set up its parts fails")]
 
+mod alone;
 mod contended;
 mod failures;
 #[path = "../support/faults.rs"]
