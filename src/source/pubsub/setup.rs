@@ -7,6 +7,7 @@ mod commands;
 mod wanted;
 
 pub use commands::commands;
+pub(super) use wanted::{FEW_ATTEMPTS, MAX_ATTEMPTS};
 
 use super::failure;
 use super::{Access, Options};
