@@ -11,6 +11,7 @@ pub mod memory;
 pub mod pubsub;
 
 use crate::ack::Ack;
+use crate::held::{Held, Share};
 use async_trait::async_trait;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -40,9 +41,30 @@ pub struct Delivery {
     pub meta: Option<Box<Meta>>,
     /// The right to acknowledge it.
     pub ack: Ack,
+    /// Its room in the budget, where the source has taken it: see [`RoomTaken`].
+    pub share: Option<Share>,
+}
+
+/// Who takes the room in the budget that a delivery needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RoomTaken {
+    /// Whoever pulls: it asks for no more deliveries than there is room for.
+    ByPuller,
+    /// The source, before a delivery can be pulled: its senders come unasked, and are made to wait while there is none.
+    BySource,
 }
 
 impl Delivery {
+    /// The bytes that it holds beside what every delivery costs: payload, message id, and attributes with their places.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let attribute = |(key, value): &(String, String)| size_of::<(String, String)>() + key.len() + value.len();
+        let meta = self.meta.as_deref().map_or(0, |meta| {
+            meta.message_id.as_ref().map_or(0, String::len) + meta.attributes.iter().map(attribute).sum::<usize>()
+        });
+        self.payload.len() + meta
+    }
+
     /// When the message was published, or received where that is not known.
     #[must_use]
     pub fn seen_at(&self) -> SystemTime {
@@ -99,9 +121,16 @@ pub trait Source: Send + Sync {
         None
     }
 
-    /// The routes that the source answers, for one that is fed over HTTP: the worker's HTTP face mounts them.
+    /// Who takes the room for its deliveries.
+    fn room_taken(&self) -> RoomTaken {
+        RoomTaken::ByPuller
+    }
+
+    /// The routes that the source answers, for one that is fed over HTTP: the worker's HTTP face mounts them. What they
+    /// take in counts in `held`.
     #[cfg(feature = "http")]
-    fn routes(&self) -> Option<axum::Router> {
+    fn routes(&self, held: &Arc<Held>) -> Option<axum::Router> {
+        let _ = held;
         None
     }
 
