@@ -13,7 +13,7 @@
 //! | [`event`], [`membership`], [`batch`] | a like, the decision, what one commit carries; pure |
 //! | [`ack`], [`backoff`], [`shard`] | tokens that are settled or dropped; full jitter; a lane's shard |
 //! | [`framing`] | where one event ends and the next begins in a text; pure |
-//! | [`budget`], [`held`] | what a worker may hold, and who waits for room |
+//! | [`budget`], [`held`], [`settled`] | what a worker may hold, and who waits for room; what it has settled lately |
 //! | [`source`] | the port where deliveries come from, and its adapters |
 //! | [`aggregate`] | the bounded buffer that folds likes per member and seals batches |
 //! | [`receipt`], [`progress`], [`telemetry`] | what travels with a like; the numbers; the metrics |
@@ -51,6 +51,7 @@ pub mod reader;
 pub mod readmit;
 pub mod receipt;
 pub mod repair;
+pub mod settled;
 pub mod shard;
 pub mod source;
 pub mod store;
