@@ -11,6 +11,7 @@
 //! | module | is |
 //! |---|---|
 //! | [`event`], [`membership`], [`batch`] | a like, the decision, what one commit carries; pure |
+//! | [`adapter_url`] | the one reading of adapter URLs, which shows no secret; pure |
 //! | [`ack`], [`backoff`], [`shard`] | tokens that are settled or dropped; full jitter; a lane's shard |
 //! | [`source`] | the port where deliveries come from, and its adapters |
 //! | [`aggregate`] | the bounded buffer that folds likes per member and seals batches |
@@ -28,6 +29,7 @@
 //! [`pipeline::run`] runs a worker on any source and store; `examples/reader.rs` reads counts.
 
 pub mod ack;
+pub mod adapter_url;
 pub mod aggregate;
 pub mod backoff;
 pub mod batch;

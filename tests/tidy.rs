@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 /// Which modules a module may name. Data flows one way: source → decode → aggregate → flush → store → ack. A module
 /// names what lies before it in that flow, or a port; adapters name their port and never each other.
 const MAY_NAME: &[(&str, &[&str])] = &[
+    ("adapter_url", &[]),
     ("event", &[]),
     ("membership", &["event"]),
     ("batch", &["event"]),
@@ -19,21 +20,21 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("watchdog", &[]),
     ("sync", &[]),
     ("aggregate", &["batch", "event", "sync"]),
-    ("source", &["ack"]),
-    ("source/http", &["ack", "event", "source"]),
+    ("source", &["ack", "adapter_url"]),
+    ("source/http", &["ack", "adapter_url", "event", "source"]),
     ("source/jsonl", &["ack", "source"]),
     ("source/memory", &["ack", "source"]),
-    ("source/pubsub", &["ack", "source"]),
-    ("store", &["batch", "event"]),
-    ("store/embedded", &["batch", "event", "membership", "store"]),
-    ("store/firestore", &["batch", "event", "membership", "store"]),
-    ("store/memory", &["batch", "event", "membership", "store"]),
-    ("store/remote", &["face", "store"]),
+    ("source/pubsub", &["ack", "adapter_url", "source"]),
+    ("store", &["adapter_url", "batch", "event"]),
+    ("store/embedded", &["adapter_url", "batch", "event", "membership", "store"]),
+    ("store/firestore", &["adapter_url", "batch", "event", "membership", "store"]),
+    ("store/memory", &["adapter_url", "batch", "event", "membership", "store"]),
+    ("store/remote", &["adapter_url", "face", "store"]),
     ("face", &["store"]),
     ("reader", &["store"]),
     ("patience", &["backoff", "store"]),
     ("repair", &["patience", "store"]),
-    ("load", &["backoff", "event", "source/pubsub"]),
+    ("load", &["adapter_url", "backoff", "event", "source/pubsub"]),
     ("model", &["backoff", "batch", "event", "store"]),
     ("progress", &["store", "telemetry", "watchdog"]),
     ("receipt", &["ack", "aggregate", "event", "source", "store", "telemetry"]),
@@ -163,7 +164,7 @@ fn modules_name_only_what_lies_before_them_in_the_flow() {
 
 #[test]
 fn aggregation_and_decisions_never_await_and_never_read_a_clock() {
-    for module in ["aggregate", "batch", "event", "membership", "backoff", "shard"] {
+    for module in ["adapter_url", "aggregate", "batch", "event", "membership", "backoff", "shard"] {
         for path in rust_files(&root().join("src")) {
             if module_of(&path) != module || path.file_name().is_some_and(|f| f == "tests.rs") {
                 continue;
