@@ -6,25 +6,27 @@
 //! |---|---|
 //! | `GET /v1/counts/{post}[?verify=true]` | [`PostCount`] |
 //! | `GET /v1/posts?listing=shards\|members[&after=ID][&limit=N]` | [`PostPage`] |
-//! | `GET /v1/quarantine[?after=ID][&limit=N]` | [`QuarantinePage`] |
+//! | `GET /v1/quarantine[?after=ID][&limit=N][&bytes=N]` | [`QuarantinePage`] |
 //! | `GET /v1/counts/{post}/repair` | [`PostState`] |
 //! | `POST /v1/counts/{post}/repair`, a [`RepairOrder`] | 204 corrected · 409 somebody else repaired first: read again |
 //!
-//! A post in a path is percent-encoded. An unknown post counts 0. A page with fewer entries than `limit` is the last. A
-//! failure of the store answers 503, a request that is not understood 400, both with a [`Problem`].
+//! A post in a path is percent-encoded. An unknown post counts 0. A page of posts with fewer than `limit` is the last; one of
+//! the quarantine says where the next begins. A failure of the store answers 503, a request that is not understood 400, both with a [`Problem`].
 //!
 //! Nobody is asked who they are here, so nothing here can do harm: a repair takes the version from the request and the
 //! counts from the store, and can only make shards equal to members. Deleting poison is not among the routes.
 
-use crate::store::{Depth, Examined, Listing, Quarantined, Repair, Repaired, StoreError, Tally};
+mod quarantine;
+
+pub use quarantine::{Attribute, NotUnderstood, QuarantineEntry, QuarantinePage, UnreadableEntry};
+
+use crate::store::{Depth, Examined, Listing, PageSize, Repair, Repaired, StoreError, Tally};
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::sync::Arc;
@@ -109,92 +111,11 @@ pub struct PostPage {
     pub posts: Vec<String>,
 }
 
-/// Some quarantined deliveries, sorted by id.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct QuarantinePage {
-    /// The deliveries.
-    pub entries: Vec<QuarantineEntry>,
-}
-
-/// A quarantined delivery as JSON. Times are RFC 3339.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct QuarantineEntry {
-    /// Its id in the quarantine.
-    pub id: String,
-    /// Why it can never succeed.
-    pub reason: String,
-    /// The payload in base64.
-    pub data: String,
-    /// The message's attributes.
-    pub attributes: Vec<Attribute>,
-    /// Where it came from.
-    pub source: String,
-    /// The broker's id, where there is one.
-    pub message_id: Option<String>,
-    /// When it was published, where that is known.
-    pub published_at: Option<String>,
-    /// When it was received.
-    pub received_at: String,
-    /// Which delivery attempt it was, where the broker counts them.
-    pub delivery_attempt: Option<u32>,
-}
-
-/// One attribute of a message.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Attribute {
-    /// Its name.
-    pub key: String,
-    /// Its value.
-    pub value: String,
-}
-
 /// What went wrong, in a sentence.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Problem {
     /// The sentence.
     pub error: String,
-}
-
-/// A part of an answer that does not mean what it should.
-#[derive(Debug, thiserror::Error)]
-#[error("{0} of a quarantined delivery is not understood")]
-pub struct NotUnderstood(&'static str);
-
-impl From<Quarantined> for QuarantineEntry {
-    fn from(entry: Quarantined) -> Self {
-        Self {
-            id: entry.id,
-            reason: entry.reason,
-            data: BASE64.encode(&entry.data),
-            attributes: entry.attributes.into_iter().map(|(key, value)| Attribute { key, value }).collect(),
-            source: entry.source,
-            message_id: entry.message_id,
-            published_at: entry.published_at.map(rfc3339),
-            received_at: rfc3339(entry.received_at),
-            delivery_attempt: entry.delivery_attempt,
-        }
-    }
-}
-
-impl TryFrom<QuarantineEntry> for Quarantined {
-    type Error = NotUnderstood;
-
-    fn try_from(entry: QuarantineEntry) -> Result<Self, NotUnderstood> {
-        let time = |text: &str| {
-            OffsetDateTime::parse(text, &Rfc3339).map(SystemTime::from).map_err(|_| NotUnderstood("a time"))
-        };
-        Ok(Self {
-            id: entry.id,
-            reason: entry.reason,
-            data: BASE64.decode(&entry.data).map_err(|_| NotUnderstood("the payload"))?.into(),
-            attributes: entry.attributes.into_iter().map(|a| (a.key, a.value)).collect(),
-            source: entry.source,
-            message_id: entry.message_id,
-            published_at: entry.published_at.as_deref().map(time).transpose()?,
-            received_at: time(&entry.received_at)?,
-            delivery_attempt: entry.delivery_attempt,
-        })
-    }
 }
 
 /// A time as text. RFC 3339 ends with the year 9999; a clock beyond it is shown as the beginning of 1970.
@@ -234,7 +155,7 @@ pub fn routes(store: Arc<dyn Repair>) -> Router {
         .route("/v1/counts/{post}", get(count))
         .route("/v1/counts/{post}/repair", get(examine).post(repair))
         .route("/v1/posts", get(posts))
-        .route("/v1/quarantine", get(quarantine))
+        .route("/v1/quarantine", get(quarantined))
         .with_state(store)
 }
 
@@ -256,6 +177,7 @@ struct PostsQuery {
 struct QuarantineQuery {
     after: Option<String>,
     limit: Option<usize>,
+    bytes: Option<usize>,
 }
 
 #[derive(Clone, Copy, Default, Deserialize)]
@@ -363,11 +285,12 @@ async fn posts(
     Ok(Json(PostPage { posts }))
 }
 
-async fn quarantine(
+async fn quarantined(
     State(store): State<Arc<dyn Repair>>,
     query: Result<Query<QuarantineQuery>, QueryRejection>,
 ) -> Result<Json<QuarantinePage>, Refusal> {
     let Query(query) = query?;
-    let entries = store.quarantined(query.after.as_deref(), limit(query.limit, MAX_QUARANTINED)?).await?;
-    Ok(Json(QuarantinePage { entries: entries.into_iter().map(QuarantineEntry::from).collect() }))
+    let most = PageSize::entries(limit(query.limit, MAX_QUARANTINED)?);
+    let size = PageSize { bytes: query.bytes.unwrap_or(most.bytes).clamp(1, most.bytes), ..most };
+    Ok(Json(store.quarantined(query.after.as_deref(), size).await?.into()))
 }

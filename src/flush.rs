@@ -217,7 +217,7 @@ impl Lane {
             ErrorClass::Contended(places) => {
                 return Ok(self.part_contended(piece, &places));
             }
-            ErrorClass::BatchCannotWork => {
+            ErrorClass::BatchCannotWork | ErrorClass::Undecidable(_) => {
                 Metric::FailedAttempts.add_labelled("class", name, 1);
                 return self.isolate(piece, error, others_wait).await;
             }
@@ -376,5 +376,6 @@ fn class_name(class: &ErrorClass) -> &'static str {
         ErrorClass::CannotWork => "cannot_work",
         ErrorClass::BatchCannotWork => "batch_cannot_work",
         ErrorClass::Contended(_) => "contended",
+        ErrorClass::Undecidable(_) => "undecidable",
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::telemetry::{Latencies, Metric};
 use crate::watchdog::Signs;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use tokio::sync::Notify;
@@ -47,6 +48,8 @@ pub struct Progress {
     signs: Signs,
     /// What the watchdog found: the same words each time, and how it is told.
     findings: Mutex<Vec<(String, String)>>,
+    /// What others found, by its name.
+    named: Mutex<BTreeMap<&'static str, String>>,
     /// One attempt at a batch that was answered.
     pub commit_latency: Latencies,
     /// From the arrival of the oldest like of a batch to its settling.
@@ -102,7 +105,30 @@ impl Progress {
         }
         let findings = self.findings.lock().unwrap_or_else(PoisonError::into_inner);
         reasons.extend(findings.iter().map(|(_, told)| told.clone()));
+        drop(findings);
+        let named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        reasons.extend(named.values().cloned());
         reasons
+    }
+
+    /// Something that its finder takes back itself: `told` while it lasts, `None` when it is over. What is new and what is
+    /// over goes to the log.
+    pub fn set_finding(&self, name: &'static str, told: Option<String>) {
+        let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        match told {
+            Some(told) => {
+                if !named.contains_key(name) {
+                    tracing::error!(what = name, "not ready: {told}");
+                }
+                named.insert(name, told);
+            }
+            None if named.remove(name).is_some() => tracing::info!("over: {name}"),
+            None => return,
+        }
+        let number = named.len();
+        drop(named);
+        let of_the_watchdog = self.findings.lock().unwrap_or_else(PoisonError::into_inner).len();
+        Metric::Findings.set(of_the_watchdog + number);
     }
 
     /// What the tasks say they are doing.
@@ -113,7 +139,8 @@ impl Progress {
 
     /// The watchdog looked. What is new and what is over goes to the log.
     pub(crate) fn found(&self, now: Vec<(String, String)>) {
-        Metric::Findings.set(now.len());
+        let named = self.named.lock().unwrap_or_else(PoisonError::into_inner).len();
+        Metric::Findings.set(now.len() + named);
         let mut before = self.findings.lock().unwrap_or_else(PoisonError::into_inner);
         for (what, told) in now.iter().filter(|(what, _)| before.iter().all(|(old, _)| old != what)) {
             tracing::error!(what, "not ready: {told}");

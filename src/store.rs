@@ -5,19 +5,23 @@
 
 #[cfg(feature = "embedded")]
 pub mod embedded;
+mod error;
 #[cfg(feature = "firestore")]
 pub mod firestore;
 pub mod memory;
+mod quarantined;
 #[cfg(feature = "http")]
 pub mod remote;
 
+pub use error::{ErrorClass, LAYOUT, StoreError, StoredFault, Undecidable};
+pub use quarantined::{PageSize, QuarantinePage, Quarantined, hex_of_sha256, quarantine_id};
+
 use crate::adapter_url::{AdapterUrl, UrlError, scheme};
-use crate::batch::Batch;
+use crate::batch::{Batch, BatchKey};
 use crate::event::Like;
 use async_trait::async_trait;
-use bytes::Bytes;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// How one attempt at a batch goes about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,100 +55,15 @@ pub struct Applied {
     pub replayed: bool,
 }
 
-/// What a failure means for the batch, and so what the flush does next.
+/// What must agree among all workers of one consumer, for as long as the store lives.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ErrorClass {
-    /// Nothing was written. Back off, pick a new shard, try again under the same key.
-    DidNotCommit,
-    /// It may have been written. Back off, try again under the same key, read the key first.
-    Unknown,
-    /// The store did not accept the credentials. Nothing was written. Tokens get refreshed, so only several of these
-    /// in a row mean that the store cannot work.
-    Unauthenticated,
-    /// No batch can succeed. The worker stops with this error and acknowledges nothing.
-    CannotWork,
-    /// This batch cannot succeed as it is. Split it until the offender is alone.
-    BatchCannotWork,
-    /// Others keep writing the likes at these places of the batch. They go into a batch of their own, so that one
-    /// toggling user cannot slow the others.
-    Contended(Vec<usize>),
-}
-
-/// A store's failure, with its class. The text is for people; the class decides.
-#[derive(Debug, thiserror::Error)]
-#[error("{message}")]
-pub struct StoreError {
-    /// What the failure means.
-    pub class: ErrorClass,
-    /// What happened, in a sentence.
-    pub message: String,
-    /// The cause, where there is one.
-    #[source]
-    pub source: Option<Box<dyn std::error::Error + Send + Sync>>,
-}
-
-impl StoreError {
-    /// A failure of the given class.
-    pub fn new(class: ErrorClass, message: impl Into<String>) -> Self {
-        Self { class, message: message.into(), source: None }
-    }
-
-    /// A failure of the given class, with its cause.
-    pub fn caused(
-        class: ErrorClass,
-        message: impl Into<String>,
-        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
-    ) -> Self {
-        Self { class, message: message.into(), source: Some(source.into()) }
-    }
-}
-
-/// One poison delivery on its way into the quarantine.
-#[derive(Clone, Debug)]
-pub struct Quarantined {
-    /// Names the entry: the same delivery quarantined twice is one entry. See [`quarantine_id`].
-    pub id: String,
-    /// Why it can never succeed; the text names the field.
-    pub reason: String,
-    /// The payload, whole.
-    pub data: Bytes,
-    /// The message's attributes.
-    pub attributes: Vec<(String, String)>,
-    /// The source's name, such as `pubsub://project/subscription`.
-    pub source: String,
-    /// The broker's id of the message, where it has one.
-    pub message_id: Option<String>,
-    /// When the message was published, where that is known.
-    pub published_at: Option<SystemTime>,
-    /// When it was received.
-    pub received_at: SystemTime,
-    /// Which delivery attempt this was, where the broker counts them.
-    pub delivery_attempt: Option<u32>,
-}
-
-/// The first 32 hex digits of SHA-256 over the source's name and message id, or over the payload where there is no
-/// message id. A colon and the source's length keep two pairs apart.
-#[must_use]
-pub fn quarantine_id(source: &str, message_id: Option<&str>, payload: &[u8]) -> String {
-    match message_id {
-        Some(id) => hex_of_sha256(&[source.len().to_string().as_bytes(), b":", source.as_bytes(), b":", id.as_bytes()]),
-        None => hex_of_sha256(&[payload]),
-    }
-}
-
-/// The first 32 hex digits of SHA-256 over `parts`, one after the other.
-#[must_use]
-pub fn hex_of_sha256(parts: &[&[u8]]) -> String {
-    use sha2::{Digest, Sha256};
-    use std::fmt::Write;
-    let mut hash = Sha256::new();
-    parts.iter().for_each(|part| hash.update(part));
-    let digest = hash.finalize();
-    digest.iter().take(16).fold(String::with_capacity(32), |mut hex, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
+pub struct Settings {
+    /// The order policy, as `--order` names it.
+    pub order: String,
+    /// What tells one event from another: `member`.
+    pub identity: String,
+    /// The version of the layout; see [`LAYOUT`].
+    pub layout: i64,
 }
 
 /// The counts of one post, all read at one time.
@@ -235,8 +154,8 @@ pub trait Counts: Send + Sync {
     /// there are no more.
     async fn posts(&self, listing: Listing, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError>;
 
-    /// Up to `limit` quarantined deliveries of this consumer whose ids come after `after`, sorted by id.
-    async fn quarantined(&self, after: Option<&str>, limit: usize) -> Result<Vec<Quarantined>, StoreError>;
+    /// Quarantined deliveries of this consumer whose ids come after `after`, sorted by id.
+    async fn quarantined(&self, after: Option<&str>, size: PageSize) -> Result<QuarantinePage, StoreError>;
 }
 
 /// Repairing, while workers keep running: a commit of theirs changes shards and members alike, so a drift that was read
@@ -272,6 +191,13 @@ pub trait Store: Repair {
     /// The newest like stored for one (post, user).
     async fn membership(&self, post: &str, user: &str) -> Result<Option<Like>, StoreError>;
 
+    /// Keeps `settings` when the store has none for this consumer, and answers with those that it keeps: of two workers
+    /// that start at once both see the same.
+    async fn agree(&self, settings: &Settings) -> Result<Settings, StoreError>;
+
+    /// Commits a batch key without any like: a witness that the store takes writes now. It expires as every key does.
+    async fn probe(&self, key: BatchKey) -> Result<(), StoreError>;
+
     /// What fits in one commit.
     fn limits(&self) -> Limits;
 
@@ -281,16 +207,30 @@ pub trait Store: Repair {
     }
 }
 
+/// What a store is opened for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Access {
+    /// To count: a store that is not there is made.
+    #[default]
+    Create,
+    /// To change what is there: a store that is not there is an error.
+    Change,
+    /// To read alone: nothing is made, and no byte of it changes.
+    Read,
+}
+
 /// What every adapter is told beside its URL.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Prefixes batch keys and quarantine ids, so that two consumers of one topic never share them.
     pub consumer: String,
+    /// What it is opened for.
+    pub access: Access,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { consumer: "like-counter".to_owned() }
+        Self { consumer: "like-counter".to_owned(), access: Access::default() }
     }
 }
 

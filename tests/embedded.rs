@@ -7,7 +7,8 @@
 use hotcount::batch::{Batch, BatchKey};
 use hotcount::event::Like;
 use hotcount::store::{
-    self, Applied, Attempt, ConnectError, Depth, ErrorClass, Examined, Listing, Options, Quarantined, Repaired, Store,
+    self, Applied, Attempt, ConnectError, Depth, ErrorClass, Examined, Listing, Options, PageSize, Quarantined,
+    Repaired, Store,
 };
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
@@ -142,8 +143,10 @@ async fn two_consumers_share_members_but_neither_batch_keys_nor_quarantine() {
     };
     let written = batch(1, vec![add("p", "a", 1)]);
     for (at, consumer) in ["one", "two"].into_iter().enumerate() {
-        let store = store::connect(&url, &Options { consumer: consumer.to_owned() }).await.expect("opened");
-        assert_eq!(store.quarantined(None, 10).await.expect("a page").len(), 0);
+        let store = store::connect(&url, &Options { consumer: consumer.to_owned(), ..Options::default() })
+            .await
+            .expect("opened");
+        assert_eq!(store.quarantined(None, PageSize::entries(10)).await.expect("a page").entries.len(), 0);
         store.quarantine(std::slice::from_ref(&poison)).await.expect("kept");
         let applied = store.apply(&written, Attempt::first(0)).await.expect("applied");
         assert_eq!((applied.replayed, applied.duplicates), (false, at as u64));

@@ -10,7 +10,7 @@ use faults::{Fault, Faulty};
 use hotcount::pipeline::Config;
 use hotcount::readmit::{Fate, ReadmitError, readmit};
 use hotcount::store::memory::Memory;
-use hotcount::store::{Attempt, Counts, Depth, ErrorClass, Quarantined, Store};
+use hotcount::store::{Attempt, Counts, Depth, ErrorClass, PageSize, Quarantined, Store};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ async fn readmitted(
     let (fates, ended) = readmit(&store, entries, config, shutdown, Arc::default(), &mut rng).await;
     let tally = inner.tally("p", Depth::ShardsAndMembers).await.unwrap();
     assert_eq!(tally.drift(), Some(0));
-    (fates, ended.err(), inner.quarantined(None, 10).await.unwrap().len(), tally.count)
+    (fates, ended.err(), inner.quarantined(None, PageSize::entries(10)).await.unwrap().entries.len(), tally.count)
 }
 
 #[tokio::test(start_paused = true)]

@@ -26,6 +26,8 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("source/memory", &["ack", "source"]),
     ("source/pubsub", &["ack", "adapter_url", "source"]),
     ("store", &["adapter_url", "batch", "event"]),
+    ("store/error", &[]),
+    ("store/quarantined", &[]),
     ("store/embedded", &["adapter_url", "batch", "event", "membership", "store"]),
     ("store/firestore", &["adapter_url", "batch", "event", "membership", "store"]),
     ("store/memory", &["adapter_url", "batch", "event", "membership", "store"]),

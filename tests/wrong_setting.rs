@@ -9,7 +9,7 @@ mod process;
 mod support;
 
 use futures::future::join_all;
-use hotcount::store::{self, Counts, Depth};
+use hotcount::store::{self, Counts, Depth, PageSize};
 use process::{Worker, run, stderr};
 use std::time::Duration;
 use support::emulators::{firestore, unique};
@@ -64,7 +64,10 @@ async fn refused(host: &str, (code, says, advice): (u16, &'static str, &str)) {
     assert!(wire.calls("Commit") > 0, "{code}: {log}");
     let url = format!("firestore://{project}?emulator={host}");
     let store = store::connect(&url, &store::Options::default()).await.unwrap();
-    assert!(store.quarantined(None, 10).await.unwrap().is_empty(), "{code}: healthy likes are quarantined");
+    assert!(
+        store.quarantined(None, PageSize::entries(10)).await.unwrap().entries.is_empty(),
+        "{code}: healthy likes are quarantined"
+    );
     assert_eq!(tally(&*store).await, (0, Some(0)), "{code}");
     // Nothing was acknowledged: a worker that works counts all. Many streams, for the emulator goes on for a while giving
     // some messages to the one that is gone.
@@ -76,7 +79,10 @@ async fn refused(host: &str, (code, says, advice): (u16, &'static str, &str)) {
     })
     .await
     .unwrap_or_else(|_| panic!("{code}: {}", worker.log()));
-    assert!(store.quarantined(None, 10).await.unwrap().is_empty(), "{code}: healthy likes are quarantined");
+    assert!(
+        store.quarantined(None, PageSize::entries(10)).await.unwrap().entries.is_empty(),
+        "{code}: healthy likes are quarantined"
+    );
 }
 
 async fn started(source: &str, store: &str) -> Worker {

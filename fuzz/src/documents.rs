@@ -6,7 +6,7 @@ use super::rpc::{Answers, Kept, POST, USER};
 use hotcount::batch::{Batch, BatchKey};
 use hotcount::event::Like;
 use hotcount::store::firestore::{Address, Firestore};
-use hotcount::store::{Attempt, Counts, Depth, Listing, Quarantined, Repair, Store, StoreError};
+use hotcount::store::{Attempt, Counts, Depth, Listing, PageSize, Quarantined, Repair, Store, StoreError};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -45,7 +45,8 @@ pub fn documents(data: &[u8]) {
                 }
             }
             _ => {
-                said(store.quarantined(None, 5).await);
+                let page = said(store.quarantined(None, PageSize::entries(5)).await);
+                assert!(page.is_none_or(|page| page.entries.len() <= 5));
                 let found = said(store.find_quarantined("an-id").await).flatten();
                 assert!(found.is_none_or(|entry| entry.id == "an-id"));
                 said(store.discard(&["an-id".to_owned()]).await);

@@ -8,7 +8,7 @@ use super::output::{beginning, line};
 use super::{Exit, StoreArgs};
 use clap::{Args, Subcommand};
 use hotcount::face::QuarantineEntry;
-use hotcount::store::{Quarantined, Store};
+use hotcount::store::{PageSize, Quarantined, Store};
 use std::sync::Arc;
 
 /// Entries read with one call; each may hold 10 MiB.
@@ -54,14 +54,13 @@ impl List {
         let counts = self.store.connect_counts().await?;
         let (mut after, mut entries) = (None, 0);
         loop {
-            let page = counts.quarantined(after.as_deref(), PAGE).await?;
-            entries += page.len();
-            let last = page.len() < PAGE;
-            after = page.last().map(|entry| entry.id.clone());
-            for entry in page {
+            let page = counts.quarantined(after.as_deref(), PageSize::entries(PAGE)).await?;
+            entries += page.entries.len() + page.unreadable.len();
+            after = page.next;
+            for entry in page.entries {
                 line(&if self.json { serde_json::to_string(&QuarantineEntry::from(entry))? } else { text(&entry) })?;
             }
-            if last {
+            if after.is_none() {
                 break;
             }
         }
@@ -87,7 +86,7 @@ fn text(entry: &Quarantined) -> String {
 
 /// The store itself. Nobody is asked who they are at a worker's HTTP face, so it deletes nothing.
 async fn connect(args: &StoreArgs) -> anyhow::Result<Arc<dyn Store>> {
-    if args.store.starts_with("http:") {
+    if args.store.scheme() == "http" {
         anyhow::bail!(
             "{} is a worker, whose HTTP face shows the quarantine and deletes nothing: name its store in --store; an \
              embedded store belongs to one process, so stop its worker before",

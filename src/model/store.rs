@@ -1,11 +1,11 @@
 //! A store that takes as long as Firestore would, and aborts when it would. What it wraps keeps the counts.
 
 use super::{Contention, Name};
-use crate::batch::Batch;
+use crate::batch::{Batch, BatchKey};
 use crate::event::Like;
 use crate::store::{
-    Applied, Attempt, Counts, Depth, ErrorClass, Examined, Limits, Listing, Quarantined, Repair, Repaired, Store,
-    StoreError, Tally,
+    Applied, Attempt, Counts, Depth, ErrorClass, Examined, Limits, Listing, PageSize, QuarantinePage, Quarantined,
+    Repair, Repaired, Settings, Store, StoreError, Tally,
 };
 use async_trait::async_trait;
 use foldhash::fast::FixedState;
@@ -79,8 +79,8 @@ impl<S: Store> Counts for Contended<S> {
         self.inner.posts(listing, after, limit).await
     }
 
-    async fn quarantined(&self, after: Option<&str>, limit: usize) -> Result<Vec<Quarantined>, StoreError> {
-        self.inner.quarantined(after, limit).await
+    async fn quarantined(&self, after: Option<&str>, size: PageSize) -> Result<QuarantinePage, StoreError> {
+        self.inner.quarantined(after, size).await
     }
 }
 
@@ -133,6 +133,14 @@ impl<S: Store> Store for Contended<S> {
     }
 
     /// Firestore's, but for the time that a batch key is kept: the wrapped store decides that.
+    async fn agree(&self, settings: &Settings) -> Result<Settings, StoreError> {
+        self.inner.agree(settings).await
+    }
+
+    async fn probe(&self, key: BatchKey) -> Result<(), StoreError> {
+        self.inner.probe(key).await
+    }
+
     fn limits(&self) -> Limits {
         Limits { max_writes: 500, max_bytes: 3 << 20, lanes: 2, ..self.inner.limits() }
     }

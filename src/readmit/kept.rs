@@ -1,9 +1,10 @@
 //! A store whose quarantine has the poison already.
 
-use crate::batch::Batch;
+use crate::batch::{Batch, BatchKey};
 use crate::event::Like;
 use crate::store::{
-    Applied, Attempt, Counts, Depth, Examined, Limits, Listing, Quarantined, Repair, Repaired, Store, StoreError, Tally,
+    Applied, Attempt, Counts, Depth, Examined, Limits, Listing, PageSize, QuarantinePage, Quarantined, Repair,
+    Repaired, Settings, Store, StoreError, Tally,
 };
 use async_trait::async_trait;
 use std::sync::Arc;
@@ -22,8 +23,8 @@ impl Counts for Kept {
         self.0.posts(listing, after, limit).await
     }
 
-    async fn quarantined(&self, after: Option<&str>, limit: usize) -> Result<Vec<Quarantined>, StoreError> {
-        self.0.quarantined(after, limit).await
+    async fn quarantined(&self, after: Option<&str>, size: PageSize) -> Result<QuarantinePage, StoreError> {
+        self.0.quarantined(after, size).await
     }
 }
 
@@ -58,6 +59,14 @@ impl Store for Kept {
 
     async fn membership(&self, post: &str, user: &str) -> Result<Option<Like>, StoreError> {
         self.0.membership(post, user).await
+    }
+
+    async fn agree(&self, settings: &Settings) -> Result<Settings, StoreError> {
+        self.0.agree(settings).await
+    }
+
+    async fn probe(&self, key: BatchKey) -> Result<(), StoreError> {
+        self.0.probe(key).await
     }
 
     fn limits(&self) -> Limits {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::event::OrderPolicy;
 use crate::store::memory;
-use crate::store::{Depth, quarantine_id};
+use crate::store::{Depth, PageSize, quarantine_id};
 use bytes::Bytes;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
@@ -51,7 +51,7 @@ async fn what_counts_now_leaves_the_quarantine_and_what_is_poison_stays_under_it
     assert!(matches!(&fates[2], Fate::StillPoison(why) if why.field == "payload"), "{fates:?}");
     let tally = store.tally("p", Depth::ShardsAndMembers).await.expect("a tally");
     assert_eq!((tally.count, tally.drift()), (1, Some(0)));
-    let left = store.quarantined(None, 10).await.expect("a page");
+    let left = store.quarantined(None, PageSize::entries(10)).await.expect("a page").entries;
     assert_eq!(left.len(), 1);
     assert_eq!((&left[0].id, &left[0].reason), (&entries[2].id, &entries[2].reason), "as it was kept first");
     // The same again, as after a crash before the deletion.
@@ -68,7 +68,7 @@ async fn another_order_policy_is_what_a_readmission_is_for() {
     let fates = readmit_all(&store, entries.clone(), by_version).await;
     assert!(matches!(&fates[0], Fate::StillPoison(why) if why.field == "version"), "{fates:?}");
     assert_eq!(readmit_all(&store, entries, Config::default()).await, [Fate::Counted]);
-    assert!(store.quarantined(None, 10).await.expect("a page").is_empty());
+    assert!(store.quarantined(None, PageSize::entries(10)).await.expect("a page").entries.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -80,5 +80,5 @@ async fn an_interrupted_readmission_leaves_what_it_did_not_count() {
     let (fates, ended) = readmit(&store, entries, Config::default(), shutdown, Arc::default(), &mut rng).await;
     ended.expect("memory works");
     assert_eq!(fates, [Fate::Left]);
-    assert_eq!(store.quarantined(None, 10).await.expect("a page").len(), 1);
+    assert_eq!(store.quarantined(None, PageSize::entries(10)).await.expect("a page").entries.len(), 1);
 }

@@ -5,7 +5,7 @@ use crate::batch::{Batch, BatchKey};
 use crate::event::Like;
 use crate::patience::MAX_FAILURES;
 use crate::store::memory::Memory;
-use crate::store::{Attempt, Counts, Depth, Listing, Quarantined, Store};
+use crate::store::{Attempt, Counts, Depth, Listing, PageSize, QuarantinePage, Store};
 use async_trait::async_trait;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
@@ -65,8 +65,8 @@ impl Counts for Faulty {
     async fn posts(&self, listing: Listing, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
         self.inner.posts(listing, after, limit).await
     }
-    async fn quarantined(&self, after: Option<&str>, limit: usize) -> Result<Vec<Quarantined>, StoreError> {
-        self.inner.quarantined(after, limit).await
+    async fn quarantined(&self, after: Option<&str>, size: PageSize) -> Result<QuarantinePage, StoreError> {
+        self.inner.quarantined(after, size).await
     }
 }
 

@@ -31,6 +31,8 @@ const QUEUE_EVENTS: usize = 10_000;
 /// How long a request waits to become durable before it is answered 503. Most clients give up after 60 s.
 const DEADLINE: Duration = Duration::from_secs(30);
 
+const KNOWN: &[Known] = &[Known::new("deadline_s", "1 to 86400")];
+
 /// The HTTP source. [`Source::routes`] is what the worker's HTTP face mounts.
 pub struct Http {
     shared: Arc<Shared>,
@@ -52,7 +54,7 @@ impl Http {
     pub fn connect(url: &str) -> Result<Self, ConnectError> {
         let url = AdapterUrl::parse(url)?;
         url.placeless("write --source http: and give the address with --http ADDR")?;
-        let options = url.options(&[Known::new("deadline_s", "1 to 86400")])?;
+        let options = url.options(KNOWN)?;
         Ok(Self::new(options.seconds("deadline_s", 1..=86_400)?.unwrap_or(DEADLINE)))
     }
 

@@ -44,11 +44,11 @@ mod table;
 mod writer;
 
 use super::{
-    Applied, Attempt, ConnectError, Counts, Depth, ErrorClass, Examined, Limits, Listing, Options, Quarantined, Repair,
-    Repaired, Store, StoreError, Tally,
+    Applied, Attempt, ConnectError, Counts, Depth, ErrorClass, Examined, Limits, Listing, Options, PageSize,
+    QuarantinePage, Quarantined, Repair, Repaired, Settings, Store, StoreError, Tally,
 };
 use crate::adapter_url::shown;
-use crate::batch::Batch;
+use crate::batch::{Batch, BatchKey};
 use crate::event::Like;
 use async_trait::async_trait;
 use config::Config;
@@ -206,9 +206,9 @@ impl Counts for Embedded {
         self.read(move |engine| read::posts(engine, listing, after.as_deref(), limit)).await
     }
 
-    async fn quarantined(&self, after: Option<&str>, limit: usize) -> Result<Vec<Quarantined>, StoreError> {
+    async fn quarantined(&self, after: Option<&str>, size: PageSize) -> Result<QuarantinePage, StoreError> {
         let after = after.map(str::to_owned);
-        self.read(move |engine| read::quarantined(engine, after.as_deref(), limit)).await
+        self.read(move |engine| read::quarantined(engine, after.as_deref(), size)).await
     }
 }
 
@@ -257,6 +257,14 @@ impl Store for Embedded {
     async fn membership(&self, post: &str, user: &str) -> Result<Option<Like>, StoreError> {
         let (post, user) = (post.to_owned(), user.to_owned());
         self.read(move |engine| read::stored_like(engine, &post, &user)).await
+    }
+
+    async fn agree(&self, settings: &Settings) -> Result<Settings, StoreError> {
+        Ok(settings.clone())
+    }
+
+    async fn probe(&self, _: BatchKey) -> Result<(), StoreError> {
+        self.with(Engine::working)?
     }
 
     /// Nothing here has a limit of its own. The numbers keep a batch small beside a generation, and give the writer

@@ -18,11 +18,11 @@ pub use address::{Address, BATCH_KEY_LIFETIME, MembersBy, PREFIX, member_id};
 pub use billing::Billed;
 
 use super::{
-    Applied, Attempt, ConnectError, Counts, Depth, ErrorClass, Examined, Limits, Listing, Options, Quarantined, Repair,
-    Repaired, Store, StoreError, Tally,
+    Applied, Attempt, ConnectError, Counts, Depth, ErrorClass, Examined, Limits, Listing, Options, PageSize,
+    QuarantinePage, Quarantined, Repair, Repaired, Settings, Store, StoreError, Tally,
 };
 use crate::adapter_url::shown;
-use crate::batch::Batch;
+use crate::batch::{Batch, BatchKey};
 use crate::event::Like;
 use async_trait::async_trait;
 use billing::Bill;
@@ -35,7 +35,7 @@ use rpc::{Grpc, Rpc};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// How long `connect` waits for the first answer. A worker that cannot reach its store should say so soon.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(15);
@@ -185,8 +185,8 @@ impl Counts for Firestore {
         }
     }
 
-    async fn quarantined(&self, after: Option<&str>, limit: usize) -> Result<Vec<Quarantined>, StoreError> {
-        self.list_poison(after, limit).await
+    async fn quarantined(&self, after: Option<&str>, size: PageSize) -> Result<QuarantinePage, StoreError> {
+        self.list_poison(after, size).await
     }
 }
 
@@ -223,6 +223,21 @@ impl Store for Firestore {
         let name = self.address.member(&member_id(post, user));
         let found = self.get(vec![name.clone()], None).await.map_err(failure)?;
         found.get(&name).map(|document| document::read_member(document, post, user)).transpose()
+    }
+
+    async fn agree(&self, settings: &Settings) -> Result<Settings, StoreError> {
+        Ok(settings.clone())
+    }
+
+    async fn probe(&self, key: BatchKey) -> Result<(), StoreError> {
+        let expire_at = SystemTime::now() + self.address.batch_key_lifetime();
+        let write = document::write_key(self.address.batch(key), Applied::default(), 0, expire_at);
+        match self.commit(vec![write]).await {
+            Ok(()) => Ok(()),
+            // An earlier try of it, whose answer was lost.
+            Err(status) if status.code() == Code::AlreadyExists => Ok(()),
+            Err(status) => Err(failure((status, "commit a probe"))),
+        }
     }
 
     fn limits(&self) -> Limits {

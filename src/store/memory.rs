@@ -1,8 +1,8 @@
 //! A store in this process's memory, for trying things out and for tests. Nothing survives the process.
 
 use super::{
-    Applied, Attempt, ConnectError, Counts, Depth, Examined, Limits, Listing, Quarantined, REPAIR_SHARD, Repair,
-    Repaired, Store, StoreError, Tally,
+    Applied, Attempt, ConnectError, Counts, Depth, Examined, Limits, Listing, PageSize, QuarantinePage, Quarantined,
+    REPAIR_SHARD, Repair, Repaired, Settings, Store, StoreError, Tally,
 };
 use crate::adapter_url::AdapterUrl;
 use crate::batch::{Batch, BatchKey};
@@ -26,6 +26,7 @@ struct State {
     repairs: BTreeMap<String, u64>,
     batches: HashMap<BatchKey, Applied>,
     quarantine: BTreeMap<String, Quarantined>,
+    settings: Option<Settings>,
 }
 
 impl State {
@@ -79,10 +80,21 @@ impl Counts for Memory {
         Ok(posts.into_iter().filter(|p| after.is_none_or(|a| *p > a)).take(limit).map(str::to_owned).collect())
     }
 
-    async fn quarantined(&self, after: Option<&str>, limit: usize) -> Result<Vec<Quarantined>, StoreError> {
+    async fn quarantined(&self, after: Option<&str>, size: PageSize) -> Result<QuarantinePage, StoreError> {
+        use std::ops::Bound;
         let state = self.state();
-        let entries = state.quarantine.values().filter(|e| after.is_none_or(|a| e.id.as_str() > a));
-        Ok(entries.take(limit).cloned().collect())
+        let start = after.map_or(Bound::Unbounded, |after| Bound::Excluded(after.to_owned()));
+        let mut page = QuarantinePage::default();
+        let mut bytes = 0;
+        for (_, entry) in state.quarantine.range((start, Bound::Unbounded)) {
+            if page.entries.len() >= size.entries || bytes >= size.bytes {
+                page.next = page.entries.last().map(|entry| entry.id.clone());
+                break;
+            }
+            bytes += entry.bytes();
+            page.entries.push(entry.clone());
+        }
+        Ok(page)
     }
 }
 
@@ -162,6 +174,14 @@ impl Store for Memory {
 
     async fn membership(&self, post: &str, user: &str) -> Result<Option<Like>, StoreError> {
         Ok(self.state().members.get(&(post.to_owned(), user.to_owned())).cloned())
+    }
+
+    async fn agree(&self, settings: &Settings) -> Result<Settings, StoreError> {
+        Ok(self.state().settings.get_or_insert_with(|| settings.clone()).clone())
+    }
+
+    async fn probe(&self, _: BatchKey) -> Result<(), StoreError> {
+        Ok(())
     }
 
     fn limits(&self) -> Limits {

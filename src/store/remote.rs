@@ -4,12 +4,13 @@
 //! the JSON are in [`crate::face`].
 
 use super::{
-    ConnectError, Counts, Depth, ErrorClass, Examined, Listing, Quarantined, Repair, Repaired, StoreError, Tally,
+    ConnectError, Counts, Depth, ErrorClass, Examined, Listing, PageSize, QuarantinePage, Repair, Repaired, StoreError,
+    Tally,
 };
 use crate::adapter_url::{AdapterUrl, Worker};
 use crate::face::{
-    MAX_POSTS, MAX_QUARANTINED, PostCount, PostPage, PostState, Problem, QuarantinePage, RepairOrder, count_path,
-    listing_name, repair_path,
+    self, MAX_POSTS, MAX_QUARANTINED, PostCount, PostPage, PostState, Problem, RepairOrder, count_path, listing_name,
+    repair_path,
 };
 use async_trait::async_trait;
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
@@ -114,24 +115,12 @@ impl Counts for Remote {
         Ok(posts)
     }
 
-    async fn quarantined(&self, after: Option<&str>, limit: usize) -> Result<Vec<Quarantined>, StoreError> {
-        let mut entries: Vec<Quarantined> = Vec::new();
-        while entries.len() < limit {
-            let wanted = (limit - entries.len()).min(MAX_QUARANTINED);
-            let number = wanted.to_string();
-            let mut query = vec![("limit", number.as_str())];
-            query.extend(entries.last().map(|entry| entry.id.as_str()).or(after).map(|after| ("after", after)));
-            let page: QuarantinePage = self.get("/v1/quarantine", &query).await?;
-            let last = page.entries.len() < wanted;
-            for entry in page.entries {
-                let entry = Quarantined::try_from(entry);
-                entries.push(entry.map_err(|e| StoreError::caused(ErrorClass::CannotWork, e.to_string(), e))?);
-            }
-            if last {
-                break;
-            }
-        }
-        Ok(entries)
+    async fn quarantined(&self, after: Option<&str>, size: PageSize) -> Result<QuarantinePage, StoreError> {
+        let (entries, bytes) = (size.entries.clamp(1, MAX_QUARANTINED).to_string(), size.bytes.to_string());
+        let mut query = vec![("limit", entries.as_str()), ("bytes", bytes.as_str())];
+        query.extend(after.map(|after| ("after", after)));
+        let page: face::QuarantinePage = self.get("/v1/quarantine", &query).await?;
+        page.read().map_err(|error| StoreError::caused(ErrorClass::CannotWork, error.to_string(), error))
     }
 }
 

@@ -1,6 +1,7 @@
 //! What follows each class of failure, and an outage of the store as a whole.
 
 use super::*;
+use hotcount::store::PageSize;
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_answer_is_recognised_by_the_batch_key() {
@@ -74,7 +75,7 @@ async fn a_like_that_the_store_refuses_is_isolated_and_what_was_folded_into_it_c
     assert_eq!(report.counted.poison, 1);
     assert_eq!(source.totals().dropped, 1, "the like of u5 was folded into the refused one");
     assert_eq!(count(&*memory, "p").await, (9, Some(9)));
-    let kept = memory.quarantined(None, 10).await.expect("memory can be read");
+    let kept = memory.quarantined(None, PageSize::entries(10)).await.expect("memory can be read").entries;
     assert!(kept[0].reason.starts_with("store: "), "{}", kept[0].reason);
 }
 
@@ -106,7 +107,7 @@ async fn a_store_that_refuses_every_like_stops_the_worker_and_quarantines_nothin
     }
     let error = Worker::start(&source, store, config()).running.await.expect("no panic").expect_err("stops");
     assert!(matches!(&error, EngineError::Store(e) if e.class == ErrorClass::CannotWork), "{error}");
-    assert!(memory.quarantined(None, 10).await.expect("memory can be read").is_empty());
+    assert!(memory.quarantined(None, PageSize::entries(10)).await.expect("memory can be read").entries.is_empty());
     assert_eq!((source.totals().counted, source.totals().held), (0, 0), "all come back");
 }
 
@@ -133,7 +134,7 @@ async fn duplicates_that_need_no_write_are_no_witness_that_the_store_takes_write
     let error = ended_in_time.expect("no panic").expect_err("stops");
     assert!(matches!(&error, EngineError::Store(e) if e.class == ErrorClass::CannotWork), "{error}");
     assert!(ended.counted().duplicates > 0, "duplicates were answered meanwhile");
-    assert!(memory.quarantined(None, 10).await.expect("memory can be read").is_empty());
+    assert!(memory.quarantined(None, PageSize::entries(10)).await.expect("memory can be read").entries.is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -19,7 +19,7 @@ use hotcount::progress::Progress;
 use hotcount::reader;
 use hotcount::source::memory::{self, Finish, Memory as Messages};
 use hotcount::store::memory::Memory;
-use hotcount::store::{Counts, Depth, ErrorClass, Store};
+use hotcount::store::{Counts, Depth, ErrorClass, PageSize, Store};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -101,7 +101,7 @@ async fn every_delivery_ends_as_exactly_one_thing_and_the_numbers_add_up() {
     assert_eq!(c.applied + c.folded + c.duplicates + c.stale + c.poison, 42);
     assert_eq!((c.poison, c.left), (1, 0));
     assert_eq!(count(&*store, "p").await, (20, Some(20)));
-    let poison = store.quarantined(None, 10).await.expect("memory can be read");
+    let poison = store.quarantined(None, PageSize::entries(10)).await.expect("memory can be read").entries;
     assert_eq!((poison.len(), &poison[0].data[..]), (1, &b"rubbish"[..]));
 }
 

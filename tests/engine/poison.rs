@@ -1,6 +1,7 @@
 //! Poison on its way into the quarantine, and a quarantine that fails.
 
 use super::*;
+use hotcount::store::PageSize;
 
 #[tokio::test(start_paused = true)]
 async fn a_window_full_of_poison_does_not_stall_the_healthy() {
@@ -36,7 +37,7 @@ async fn one_entry_that_the_quarantine_refuses_takes_no_other_with_it() {
     assert_eq!(source.totals().counted, 0, "what cannot be quarantined is not acknowledged");
     let report = worker.stop().await;
     assert_eq!(report.counted.poison, 4);
-    assert_eq!(memory.quarantined(None, 10).await.expect("memory can be read").len(), 4);
+    assert_eq!(memory.quarantined(None, PageSize::entries(10)).await.expect("memory can be read").entries.len(), 4);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,7 @@
 //! What is written where, and how it is read back.
 
 use super::*;
+use hotcount::store::PageSize;
 
 #[tokio::test]
 async fn the_documents_have_exactly_the_fields_of_the_layout() {
@@ -139,14 +140,16 @@ fn poison(id: &str, data: Vec<u8>) -> Quarantined {
 async fn poison_larger_than_a_document_is_kept_whole_and_belongs_to_its_consumer() {
     let Some(place) = Place::new("poison") else { return };
     let store = place.store().await;
-    let other = Firestore::connect(&place.url, &Options { consumer: "like".to_owned() }).await.expect("it opens");
+    let other = Firestore::connect(&place.url, &Options { consumer: "like".to_owned(), ..Options::default() })
+        .await
+        .expect("it opens");
     let large: Vec<u8> = (0..9_000_000_u32).map(|n| u8::try_from(n % 251).expect("small")).collect();
     let edge = vec![7; 900 << 10];
     let entries = [poison("a", b"small".to_vec()), poison("b", large), poison("c", Vec::new()), poison("d", edge)];
     store.quarantine(&entries).await.expect("it is kept");
     store.quarantine(&entries[..1]).await.expect("the same again is one entry");
     other.quarantine(&[poison("b", b"not ours".to_vec())]).await.expect("it is kept");
-    let listed = store.quarantined(None, 10).await.expect("it lists");
+    let listed = store.quarantined(None, PageSize::entries(10)).await.expect("it lists").entries;
     assert_eq!(listed.len(), entries.len());
     for (listed, kept) in listed.iter().zip(&entries) {
         assert_eq!(listed.id, kept.id);
@@ -156,16 +159,18 @@ async fn poison_larger_than_a_document_is_kept_whole_and_belongs_to_its_consumer
         assert_eq!((&listed.message_id, listed.published_at), (&kept.message_id, kept.published_at));
         assert_eq!((listed.received_at, listed.delivery_attempt), (kept.received_at, kept.delivery_attempt));
     }
-    let page = store.quarantined(Some("a"), 1).await.expect("it lists");
+    let page = store.quarantined(Some("a"), PageSize::entries(1)).await.expect("it lists").entries;
     assert_eq!(page.iter().map(|entry| entry.id.as_str()).collect::<Vec<_>>(), ["b"]);
-    assert_eq!(other.quarantined(None, 10).await.expect("it lists").len(), 1);
+    assert_eq!(other.quarantined(None, PageSize::entries(10)).await.expect("it lists").entries.len(), 1);
 }
 
 #[tokio::test]
 async fn discarding_leaves_no_part_behind_and_touches_no_other_consumer() {
     let Some(place) = Place::new("discard") else { return };
     let store = place.store().await;
-    let other = Firestore::connect(&place.url, &Options { consumer: "like".to_owned() }).await.expect("it opens");
+    let other = Firestore::connect(&place.url, &Options { consumer: "like".to_owned(), ..Options::default() })
+        .await
+        .expect("it opens");
     other.quarantine(&[poison("b", b"not ours".to_vec())]).await.expect("it is kept");
     // Kept with three parts, then with none: the parts of the first time are still there.
     store.quarantine(&[poison("b", vec![7; 3_000_000])]).await.expect("it is kept");
@@ -185,7 +190,7 @@ async fn discarding_leaves_no_part_behind_and_touches_no_other_consumer() {
         let there = answers.iter().filter(|answer| matches!(answer.result, Some(Got::Found(_)))).count();
         assert_eq!(there, found);
     }
-    assert_eq!(other.quarantined(None, 10).await.expect("it lists").len(), 1);
+    assert_eq!(other.quarantined(None, PageSize::entries(10)).await.expect("it lists").entries.len(), 1);
 }
 
 #[tokio::test]

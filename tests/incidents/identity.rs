@@ -2,6 +2,7 @@
 
 use super::*;
 use hotcount::source::Meta;
+use hotcount::store::PageSize;
 
 #[tokio::test(start_paused = true)]
 async fn acked_ids_resent_on_the_next_pull_change_no_count_incident_1() {
@@ -86,7 +87,7 @@ async fn events_that_share_an_id_across_types_posts_and_users_are_told_apart_inc
     let report = Worker::start(source, store.clone(), config()).ended().await;
     assert_eq!((report.counted.applied, report.counted.poison), (3, 1));
     assert_eq!((count(&*store, "p").await, count(&*store, "q").await), ((2, 2), (1, 1)));
-    let kept = store.quarantined(None, 2).await.expect("memory can be read");
+    let kept = store.quarantined(None, PageSize::entries(2)).await.expect("memory can be read").entries;
     assert!(kept[0].reason.starts_with("type: "), "{}", kept[0].reason);
 }
 

@@ -6,7 +6,7 @@ use hotcount::batch::{Batch, BatchKey};
 use hotcount::event::{Like, OrderPolicy};
 use hotcount::pipeline::{self, Config, EngineError, Report};
 use hotcount::source::memory::{Finish, Memory as Messages};
-use hotcount::store::{Attempt, Depth, ErrorClass, Store};
+use hotcount::store::{Attempt, Depth, ErrorClass, PageSize, Store};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -171,6 +171,6 @@ async fn exact(name: &str, events: &Events, works: &Arc<dyn Store>) {
         let stored = works.membership(&events.post, user).await.expect("it reads");
         assert_eq!(stored.as_ref(), Some(like), "{name}: {user}");
     }
-    let poison = works.quarantined(None, 10).await.expect("it lists");
+    let poison = works.quarantined(None, PageSize::entries(10)).await.expect("it lists").entries;
     assert!(poison.is_empty(), "{name}: healthy likes are quarantined: {poison:?}");
 }

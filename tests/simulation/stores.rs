@@ -14,13 +14,13 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::FutureExt;
 use gcloud_sdk::tonic::Code;
-use hotcount::batch::Batch;
+use hotcount::batch::{Batch, BatchKey};
 use hotcount::event::Like;
 use hotcount::store::firestore::{Address, Firestore};
 use hotcount::store::memory::Memory;
 use hotcount::store::{
-    Applied, Attempt, Counts, Depth, ErrorClass, Examined, Limits, Listing, Quarantined, Repair, Repaired, Store,
-    StoreError, Tally,
+    Applied, Attempt, Counts, Depth, ErrorClass, Examined, Limits, Listing, PageSize, QuarantinePage, Quarantined,
+    Repair, Repaired, Settings, Store, StoreError, Tally,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -98,8 +98,8 @@ impl Books for MemoryBooks {
     }
 
     fn poison(&self, id: &str) -> Option<Bytes> {
-        let all = self.0.quarantined(None, usize::MAX).now_or_never().expect("it never waits");
-        all.expect("it never fails").into_iter().find(|entry| entry.id == id).map(|entry| entry.data)
+        let found = self.0.find_quarantined(id).now_or_never().expect("it never waits");
+        found.expect("it never fails").map(|entry| entry.data)
     }
 }
 
@@ -162,8 +162,8 @@ impl Counts for Distant {
     async fn posts(&self, listing: Listing, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
         self.memory.posts(listing, after, limit).await
     }
-    async fn quarantined(&self, after: Option<&str>, limit: usize) -> Result<Vec<Quarantined>, StoreError> {
-        self.memory.quarantined(after, limit).await
+    async fn quarantined(&self, after: Option<&str>, size: PageSize) -> Result<QuarantinePage, StoreError> {
+        self.memory.quarantined(after, size).await
     }
 }
 
@@ -213,6 +213,14 @@ impl Store for Distant {
         calls::read(&self.life, reading).await.map_err(error)?
     }
 
+    async fn agree(&self, settings: &Settings) -> Result<Settings, StoreError> {
+        self.memory.agree(settings).await
+    }
+
+    async fn probe(&self, key: BatchKey) -> Result<(), StoreError> {
+        self.memory.probe(key).await
+    }
+
     fn limits(&self) -> Limits {
         self.memory.limits()
     }
@@ -233,8 +241,8 @@ impl Counts for Observed {
     async fn posts(&self, listing: Listing, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
         self.inner.posts(listing, after, limit).await
     }
-    async fn quarantined(&self, after: Option<&str>, limit: usize) -> Result<Vec<Quarantined>, StoreError> {
-        self.inner.quarantined(after, limit).await
+    async fn quarantined(&self, after: Option<&str>, size: PageSize) -> Result<QuarantinePage, StoreError> {
+        self.inner.quarantined(after, size).await
     }
 }
 
@@ -287,6 +295,14 @@ impl Store for Observed {
 
     async fn membership(&self, post: &str, user: &str) -> Result<Option<Like>, StoreError> {
         self.inner.membership(post, user).await
+    }
+
+    async fn agree(&self, settings: &Settings) -> Result<Settings, StoreError> {
+        self.inner.agree(settings).await
+    }
+
+    async fn probe(&self, key: BatchKey) -> Result<(), StoreError> {
+        self.inner.probe(key).await
     }
 
     fn limits(&self) -> Limits {

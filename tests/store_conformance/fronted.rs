@@ -1,12 +1,12 @@
 //! A store that is written directly, and read and repaired through the HTTP face, over a real socket.
 
 use async_trait::async_trait;
-use hotcount::batch::Batch;
+use hotcount::batch::{Batch, BatchKey};
 use hotcount::event::Like;
 use hotcount::face;
 use hotcount::store::{
-    self, Applied, Attempt, Counts, Depth, Examined, Limits, Listing, Options, Quarantined, Repair, Repaired, Store,
-    StoreError, Tally,
+    self, Applied, Attempt, Counts, Depth, Examined, Limits, Listing, Options, PageSize, QuarantinePage, Quarantined,
+    Repair, Repaired, Settings, Store, StoreError, Tally,
 };
 use std::sync::Arc;
 use tokio::net::TcpListener;
@@ -47,8 +47,8 @@ impl Counts for Fronted {
         self.counts.posts(listing, after, limit).await
     }
 
-    async fn quarantined(&self, after: Option<&str>, limit: usize) -> Result<Vec<Quarantined>, StoreError> {
-        self.counts.quarantined(after, limit).await
+    async fn quarantined(&self, after: Option<&str>, size: PageSize) -> Result<QuarantinePage, StoreError> {
+        self.counts.quarantined(after, size).await
     }
 }
 
@@ -83,6 +83,14 @@ impl Store for Fronted {
 
     async fn membership(&self, post: &str, user: &str) -> Result<Option<Like>, StoreError> {
         self.store.membership(post, user).await
+    }
+
+    async fn agree(&self, settings: &Settings) -> Result<Settings, StoreError> {
+        self.store.agree(settings).await
+    }
+
+    async fn probe(&self, key: BatchKey) -> Result<(), StoreError> {
+        self.store.probe(key).await
     }
 
     fn limits(&self) -> Limits {

@@ -3,7 +3,7 @@
 use super::support::{Fixture, add, remove};
 use bytes::Bytes;
 use hotcount::event::{OrderPolicy, decode};
-use hotcount::store::{Counts, Depth, Listing, Quarantined, Tally};
+use hotcount::store::{Counts, Depth, Listing, PageSize, Quarantined, Tally};
 use std::time::{Duration, UNIX_EPOCH};
 
 pub(crate) async fn an_unknown_post_counts_zero(f: &Fixture) {
@@ -133,7 +133,7 @@ pub(crate) fn poison(id: &str, reason: &str) -> Quarantined {
 pub(crate) async fn quarantine_is_replaced_by_id(f: &Fixture) {
     f.store.quarantine(&[poison("00aa", "first"), poison("00bb", "other")]).await.expect("kept");
     f.store.quarantine(&[poison("00aa", "second")]).await.expect("kept");
-    let entries = f.store.quarantined(None, 10).await.expect("a page");
+    let entries = f.store.quarantined(None, PageSize::entries(10)).await.expect("a page").entries;
     let entries: Vec<_> = entries.iter().map(|e| (e.id.as_str(), e.reason.as_str())).collect();
     assert_eq!(entries, [("00aa", "second"), ("00bb", "other")]);
 }
@@ -144,12 +144,13 @@ pub(crate) async fn quarantine_pages(f: &Fixture) {
     f.store.quarantine(&entries).await.expect("kept");
     let (mut listed, mut after) = (Vec::new(), None);
     loop {
-        let page = f.store.quarantined(after.as_deref(), 10).await.expect("a page");
-        listed.extend(page.iter().map(|e| e.id.clone()));
-        if page.len() < 10 {
+        let page = f.store.quarantined(after.as_deref(), PageSize::entries(10)).await.expect("a page");
+        assert!(page.entries.len() <= 10);
+        listed.extend(page.entries.iter().map(|e| e.id.clone()));
+        after = page.next;
+        if after.is_none() {
             break;
         }
-        after = listed.last().cloned();
     }
     let mut sorted = ids;
     sorted.sort();
@@ -186,7 +187,7 @@ pub(crate) fn full_poison() -> Quarantined {
 pub(crate) async fn quarantine_keeps_every_field(f: &Fixture) {
     let entries = [poison("00dd", "payload: not an event"), full_poison()];
     f.store.quarantine(&entries).await.expect("kept");
-    let listed = f.store.quarantined(None, 10).await.expect("a page");
+    let listed = f.store.quarantined(None, PageSize::entries(10)).await.expect("a page").entries;
     assert_eq!(listed.len(), 2);
     assert_same_poison(&listed[0], &entries[1]);
     assert_same_poison(&listed[1], &entries[0]);
@@ -196,7 +197,7 @@ pub(crate) async fn quarantine_keeps_two_mebibytes(f: &Fixture) {
     let data: Vec<u8> = (0..2_usize << 20).map(|i| (i * 31 % 251) as u8).collect();
     let entry = Quarantined { data: data.into(), ..poison("00ee", "payload: too long") };
     f.store.quarantine(std::slice::from_ref(&entry)).await.expect("kept");
-    let listed = f.store.quarantined(None, 10).await.expect("a page");
+    let listed = f.store.quarantined(None, PageSize::entries(10)).await.expect("a page").entries;
     assert_eq!(listed.len(), 1);
     assert_same_poison(&listed[0], &entry);
 }
@@ -227,14 +228,17 @@ pub(crate) async fn a_discarded_entry_is_gone_whole_and_the_others_stay(f: &Fixt
     f.store.quarantine(&[poison("00cc", "r")]).await.expect("kept");
     f.store.discard(&["00aa".to_owned(), "00bb".to_owned()]).await.expect("discarded");
     assert!(f.store.find_quarantined("00bb").await.expect("read").is_none());
-    let listed = f.store.quarantined(None, 10).await.expect("a page");
+    let listed = f.store.quarantined(None, PageSize::entries(10)).await.expect("a page").entries;
     assert_eq!(listed.iter().map(|entry| entry.id.as_str()).collect::<Vec<_>>(), ["00cc"]);
     assert_same_poison(&listed[0], &poison("00cc", "r"));
     f.store.discard(&["00cc".to_owned()]).await.expect("discarded");
-    assert!(f.store.quarantined(None, 10).await.expect("a page").is_empty());
+    assert!(f.store.quarantined(None, PageSize::entries(10)).await.expect("a page").entries.is_empty());
     // What comes back under the id of something that was larger is whole.
     f.store.quarantine(&[poison("00bb", "again")]).await.expect("kept");
-    assert_same_poison(&f.store.quarantined(None, 10).await.expect("a page")[0], &poison("00bb", "again"));
+    assert_same_poison(
+        &f.store.quarantined(None, PageSize::entries(10)).await.expect("a page").entries[0],
+        &poison("00bb", "again"),
+    );
 }
 
 pub(crate) async fn discarding_what_is_not_there_is_no_error(f: &Fixture) {

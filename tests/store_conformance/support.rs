@@ -22,7 +22,7 @@ impl Fixture {
     pub(crate) async fn new(url: &str) -> Self {
         // A server may be shared with other cases and with earlier runs.
         let namespace = format!("t{:016x}-", rand::random::<u64>());
-        let options = Options { consumer: format!("{namespace}consumer") };
+        let options = Options { consumer: format!("{namespace}consumer"), ..Options::default() };
         let store = store::connect(url, &options).await.expect("the store opens");
         Self { direct: Arc::clone(&store), store, namespace, _directory: None }
     }

@@ -1,11 +1,11 @@
 //! A store that fails as told, before or after it applies. For faults alone; what it wraps is a real adapter.
 
 use async_trait::async_trait;
-use hotcount::batch::Batch;
+use hotcount::batch::{Batch, BatchKey};
 use hotcount::event::Like;
 use hotcount::store::{
-    Applied, Attempt, Counts, Depth, ErrorClass, Examined, Limits, Listing, Quarantined, Repair, Repaired, Store,
-    StoreError, Tally,
+    Applied, Attempt, Counts, Depth, ErrorClass, Examined, Limits, Listing, PageSize, QuarantinePage, Quarantined,
+    Repair, Repaired, Settings, Store, StoreError, Tally,
 };
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -95,8 +95,8 @@ impl<S: Store + ?Sized> Counts for Faulty<S> {
     async fn posts(&self, listing: Listing, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
         self.inner.posts(listing, after, limit).await
     }
-    async fn quarantined(&self, after: Option<&str>, limit: usize) -> Result<Vec<Quarantined>, StoreError> {
-        self.inner.quarantined(after, limit).await
+    async fn quarantined(&self, after: Option<&str>, size: PageSize) -> Result<QuarantinePage, StoreError> {
+        self.inner.quarantined(after, size).await
     }
 }
 
@@ -163,6 +163,14 @@ impl<S: Store + ?Sized> Store for Faulty<S> {
         let reads_take = *self.reads_take.lock().unwrap();
         tokio::time::sleep(reads_take).await;
         self.inner.membership(post, user).await
+    }
+
+    async fn agree(&self, settings: &Settings) -> Result<Settings, StoreError> {
+        self.inner.agree(settings).await
+    }
+
+    async fn probe(&self, key: BatchKey) -> Result<(), StoreError> {
+        self.inner.probe(key).await
     }
 
     fn limits(&self) -> Limits {

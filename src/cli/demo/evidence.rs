@@ -7,7 +7,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use hotcount::load::Plan;
 use hotcount::load::drive::Watch;
 use hotcount::reader;
-use hotcount::store::{self, Counts, Depth, Listing, Tally};
+use hotcount::store::{self, Counts, Depth, Listing, PageSize, Tally};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -93,12 +93,12 @@ async fn tallies(counts: &Arc<dyn Counts>, posts: BTreeSet<String>) -> anyhow::R
 async fn quarantined(counts: &dyn Counts) -> anyhow::Result<u64> {
     let (mut number, mut after) = (0, None);
     loop {
-        let page = counts.quarantined(after.as_deref(), QUARANTINE_PAGE).await?;
-        number += page.len() as u64;
-        if page.len() < QUARANTINE_PAGE {
+        let page = counts.quarantined(after.as_deref(), PageSize::entries(QUARANTINE_PAGE)).await?;
+        number += (page.entries.len() + page.unreadable.len()) as u64;
+        after = page.next;
+        if after.is_none() {
             return Ok(number);
         }
-        after = page.into_iter().next_back().map(|entry| entry.id);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::PAGE;
 use clap::Args;
-use hotcount::store::{Quarantined, Store, StoreError};
+use hotcount::store::{PageSize, Quarantined, Store, StoreError};
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct Selection {
@@ -54,10 +54,10 @@ impl Pages {
             return Ok(None);
         }
         if self.selection.all {
-            let entries = store.quarantined(self.after.as_deref(), PAGE).await?;
-            self.ended = entries.len() < PAGE;
-            self.after = entries.last().map(|entry| entry.id.clone());
-            return Ok(Some(Page { entries, missing: Vec::new() }));
+            let page = store.quarantined(self.after.as_deref(), PageSize::entries(PAGE)).await?;
+            self.ended = page.next.is_none();
+            self.after = page.next;
+            return Ok(Some(Page { entries: page.entries, missing: Vec::new() }));
         }
         let mut page = Page::default();
         let rest = self.selection.ids.split_off(PAGE.min(self.selection.ids.len()));

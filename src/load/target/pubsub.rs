@@ -75,6 +75,8 @@ impl PubSub {
 
 const EXPECTED: &str = "write pubsub://PROJECT/TOPIC";
 
+const KNOWN: &[Known] = &[Known::new("emulator", "HOST:PORT")];
+
 /// Project, topic and emulator of a URL.
 fn parse(url: &str) -> Result<(String, String, Option<String>), UrlError> {
     let url = AdapterUrl::parse(url)?;
@@ -83,7 +85,7 @@ fn parse(url: &str) -> Result<(String, String, Option<String>), UrlError> {
     if project.is_empty() || topic.is_empty() || names.iter().any(|name| name.contains(['/', '@'])) {
         return Err(url.refused(EXPECTED));
     }
-    let options = url.options(&[Known::new("emulator", "HOST:PORT")])?;
+    let options = url.options(KNOWN)?;
     Ok((project.clone(), topic.clone(), options.host_port("emulator")?))
 }
 

@@ -9,7 +9,7 @@ use super::layout::{
 use super::poison;
 use super::table::Table;
 use crate::event::Like;
-use crate::store::{Depth, Examined, Listing, Quarantined, REPAIR_SHARD, Tally};
+use crate::store::{Depth, Examined, Listing, PageSize, QuarantinePage, Quarantined, REPAIR_SHARD, Tally};
 use fjall::{Keyspace, Readable, Snapshot};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -217,20 +217,26 @@ pub(super) fn stored_like(engine: &Engine, post: &str, user: &str) -> Result<Opt
 pub(super) fn quarantined(
     engine: &Engine,
     after: Option<&str>,
-    limit: usize,
-) -> Result<Vec<Quarantined>, StorageError> {
+    size: PageSize,
+) -> Result<QuarantinePage, StorageError> {
     let consumer = post_prefix(&engine.config.consumer);
     let end = Bound::Excluded(after_post(consumer.clone()));
     let start = match after {
         Some(after) => Bound::Excluded([consumer.as_slice(), after.as_bytes()].concat()),
         None => Bound::Included(consumer.clone()),
     };
-    let rows = engine.db.snapshot().range(&engine.quarantine, (start, end)).take(limit);
-    rows.map(|row| {
+    let (mut page, mut bytes) = (QuarantinePage::default(), 0);
+    for row in engine.db.snapshot().range(&engine.quarantine, (start, end)) {
+        if page.entries.len() >= size.entries || bytes >= size.bytes {
+            page.next = page.entries.last().map(|entry| entry.id.clone());
+            break;
+        }
         let (key, value) = row.into_inner()?;
-        Ok(poison::read(key.get(consumer.len()..).unwrap_or_default(), &value)?)
-    })
-    .collect()
+        let entry = poison::read(key.get(consumer.len()..).unwrap_or_default(), &value)?;
+        bytes += entry.bytes();
+        page.entries.push(entry);
+    }
+    Ok(page)
 }
 
 /// See [`crate::store::Store::find_quarantined`].

@@ -3,7 +3,7 @@
 use super::document::{count, document, field, int_of, spoiled, text, text_of, time, value};
 use super::read::{ascending, by_name, collection, reference};
 use super::{Firestore, MAX_COMMIT_BYTES, MAX_WRITES, failure};
-use crate::store::{Quarantined, StoreError};
+use crate::store::{PageSize, QuarantinePage, Quarantined, StoreError};
 use gcloud_sdk::google::firestore::v1::structured_query::Projection;
 use gcloud_sdk::google::firestore::v1::value::ValueType;
 use gcloud_sdk::google::firestore::v1::write::Operation;
@@ -20,6 +20,9 @@ const WRITE_OVERHEAD_BYTES: usize = 4 << 10;
 
 /// The collection under an entry that continues its payload.
 const PARTS: &str = "parts";
+
+/// Entries whose documents are asked for at once: each has up to a mebibyte.
+const DOCUMENTS_A_LISTING: usize = 16;
 
 /// What is tried, in errors.
 const KEEP: &str = "keep poison";
@@ -75,12 +78,36 @@ impl Firestore {
         writes
     }
 
-    /// Entries of this consumer, in the order of their ids.
-    pub(super) async fn list_poison(&self, after: Option<&str>, limit: usize) -> Result<Vec<Quarantined>, StoreError> {
-        if limit == 0 {
-            return Ok(Vec::new());
-        }
+    /// Entries of this consumer, in the order of their ids. Their documents come a few at a time, so that a page of large
+    /// ones is not read whole before its bytes are counted.
+    pub(super) async fn list_poison(&self, after: Option<&str>, size: PageSize) -> Result<QuarantinePage, StoreError> {
         let prefix = self.address.poison_prefix();
+        let mut page = QuarantinePage::default();
+        let (mut bytes, mut after) = (0, after.map(str::to_owned));
+        while page.entries.len() < size.entries && bytes < size.bytes {
+            let wanted = DOCUMENTS_A_LISTING.min(size.entries - page.entries.len());
+            let documents = self.poison_documents(after.as_deref(), wanted).await?;
+            let last = documents.len() < wanted;
+            for document in documents {
+                if bytes >= size.bytes {
+                    break;
+                }
+                let id = document.name.strip_prefix(&prefix).ok_or_else(|| spoiled(&document, "id"))?.to_owned();
+                let entry = self.read_poison(id, &document).await?;
+                bytes += entry.bytes();
+                after = Some(entry.id.clone());
+                page.entries.push(entry);
+            }
+            if last && bytes < size.bytes {
+                return Ok(page);
+            }
+        }
+        page.next = after;
+        Ok(page)
+    }
+
+    /// Up to `limit` documents of entries, without their parts.
+    async fn poison_documents(&self, after: Option<&str>, limit: usize) -> Result<Vec<Document>, StoreError> {
         let query = StructuredQuery {
             from: collection(self.address.quarantine(), false),
             order_by: vec![ascending(by_name())],
@@ -93,13 +120,7 @@ impl Firestore {
             limit: Some(i32::try_from(limit).unwrap_or(i32::MAX)),
             ..Default::default()
         };
-        let documents = self.query(self.address.root(), query, None, "list poison").await?;
-        let mut entries = Vec::with_capacity(documents.len());
-        for document in documents {
-            let id = document.name.strip_prefix(&prefix).ok_or_else(|| spoiled(&document, "id"))?.to_owned();
-            entries.push(self.read_poison(id, &document).await?);
-        }
-        Ok(entries)
+        self.query(self.address.root(), query, None, "list poison").await
     }
 
     /// One entry of this consumer.
