@@ -13,7 +13,6 @@ use hotcount::pipeline::{self, EngineError};
 use hotcount::progress::Progress;
 use hotcount::source;
 use hotcount::{face, telemetry};
-use metrics_exporter_prometheus::PrometheusHandle;
 use serde_json::json;
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -59,16 +58,18 @@ impl Run {
             .await
             .with_context(|| format!("--http {} cannot be listened on; choose another address", self.http))?;
         let address = listener.local_addr()?;
+        let config = self.engine.config(source.max_lease());
+        let held = config.held();
         let mut routes = face::routes(store.clone()).merge(health(&progress, metrics.clone()));
-        if let Some(events) = source.routes() {
+        if let Some(events) = source.routes(&held) {
             routes = routes.merge(events);
         }
         tracing::info!("source {} · store {} · http://{address}", source.name(), self.store.store);
         if self.child {
             line(&json!({"http": format!("http://{address}")}).to_string())?;
         }
-        let config = self.engine.config(source.max_lease());
-        let engine = pipeline::run(source, Arc::clone(&store), config, shutdown.clone(), Arc::clone(&progress));
+        let engine =
+            pipeline::run_beside(held, source, Arc::clone(&store), config, shutdown.clone(), Arc::clone(&progress));
         // The HTTP face lives as long as the engine, so that a drain can be watched.
         let report = tokio::select! {
             report = engine => report,
@@ -103,7 +104,7 @@ impl Run {
 }
 
 /// Histograms keep every sample until somebody renders them or asks for this.
-async fn upkeep(metrics: &PrometheusHandle) -> Infallible {
+async fn upkeep(metrics: &telemetry::Page) -> Infallible {
     let mut tick = tokio::time::interval(UPKEEP_EVERY);
     loop {
         tick.tick().await;
@@ -123,7 +124,7 @@ async fn cancel_when_left(shutdown: &CancellationToken) -> std::io::Result<Infal
 
 /// `/healthz`: the process answers. `/readyz`: it pulls, the store works and nothing stands still; if not, why, a reason a
 /// line. `/metrics`: for Prometheus.
-fn health(progress: &Arc<Progress>, metrics: PrometheusHandle) -> Router {
+fn health(progress: &Arc<Progress>, metrics: telemetry::Page) -> Router {
     let progress = Arc::clone(progress);
     Router::new()
         .route("/healthz", get(|| async { "ok\n" }))

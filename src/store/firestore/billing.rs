@@ -1,14 +1,7 @@
 //! What the service bills for: documents read and documents written.
 
+use crate::telemetry::Metric;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Moves by the number of documents written, when a commit has succeeded.
-pub const WRITES: &str = "hotcount_store_writes_total";
-/// Moves by the number of documents read: each one asked for by name, also when it is missing, each result of a query,
-/// and one for every 1,000 index entries that were counted; at least one a request.
-pub const READS: &str = "hotcount_store_reads_total";
-/// Moves by one when a commit was refused because somebody had written one of its documents first.
-pub const REFUSED_COMMITS: &str = "hotcount_store_refused_commits_total";
 
 /// The service bills one read for so many index entries counted.
 const COUNTED_FOR_ONE_READ: u64 = 1_000;
@@ -16,7 +9,8 @@ const COUNTED_FOR_ONE_READ: u64 = 1_000;
 /// What one adapter has been billed since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Billed {
-    /// Documents read.
+    /// Documents read: each one asked for by name, also when it is missing, each result of a query, and one for every
+    /// 1,000 index entries that were counted; at least one a request.
     pub reads: u64,
     /// Documents written.
     pub writes: u64,
@@ -37,7 +31,7 @@ impl Bill {
     pub(super) fn read(&self, documents: usize) {
         let documents = documents.max(1) as u64;
         self.reads.fetch_add(documents, Ordering::Relaxed);
-        metrics::counter!(READS).increment(documents);
+        Metric::StoreReads.add(documents);
     }
 
     /// Index entries counted.
@@ -48,13 +42,13 @@ impl Bill {
     /// Documents written.
     pub(super) fn wrote(&self, documents: usize) {
         self.writes.fetch_add(documents as u64, Ordering::Relaxed);
-        metrics::counter!(WRITES).increment(documents as u64);
+        Metric::StoreWrites.add(documents as u64);
     }
 
     /// A commit was refused.
     pub(super) fn refused(&self) {
         self.refused_commits.fetch_add(1, Ordering::Relaxed);
-        metrics::counter!(REFUSED_COMMITS).increment(1);
+        Metric::RefusedCommits.add(1);
     }
 
     /// The sums so far.
