@@ -202,6 +202,12 @@ impl Address {
         format!("{}/{}/{}:{key}", self.root(), self.batches(), self.consumer)
     }
 
+    /// What all workers of the consumer agree on. No batch key is called so.
+    #[must_use]
+    pub fn settings(&self) -> String {
+        format!("{}/{}/{}:settings", self.root(), self.batches(), self.consumer)
+    }
+
     /// A document that nobody writes, for seeing whether the database answers.
     #[must_use]
     pub fn nothing(&self) -> String {
