@@ -5,6 +5,7 @@
 //! to redelivery.
 
 mod agree;
+mod check;
 mod config;
 mod confirm;
 mod engine;

@@ -11,6 +11,7 @@ pub mod memory;
 pub mod pubsub;
 
 use crate::ack::Ack;
+use crate::adapter_url::{UrlError, scheme};
 use crate::held::{Held, Share};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -85,6 +86,26 @@ pub struct SourceError {
     pub source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
+/// What a finding of [`Source::check`] means for the worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weight {
+    /// Nothing, or nothing new, can arrive while it lasts: the worker is not ready.
+    NothingArrives,
+    /// Deliveries come, and something will go wrong some day. It is said in the log.
+    Advice,
+}
+
+/// Something about the place that deliveries come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What it is about, such as `topic`. No two findings of one check share it.
+    pub name: &'static str,
+    /// What was found and what to do, in a sentence.
+    pub told: String,
+    /// What it means.
+    pub weight: Weight,
+}
+
 /// Where deliveries come from.
 #[async_trait]
 pub trait Source: Send + Sync {
@@ -129,6 +150,15 @@ pub trait Source: Send + Sync {
         Ok(())
     }
 
+    /// What is wrong with the place that deliveries come from. Asked at the start and every few minutes, for somebody else
+    /// may change it. What this account may not look at is no finding.
+    ///
+    /// # Errors
+    /// When it cannot be looked at now. What was found before stands.
+    async fn check(&self) -> Result<Vec<Finding>, SourceError> {
+        Ok(Vec::new())
+    }
+
     /// Returns when every settled delivery has been acknowledged as far as the source can tell. Called once, at the end
     /// of a shutdown, after the last token was settled or dropped.
     async fn close(&self) {}
@@ -152,7 +182,7 @@ pub enum ConnectError {
     /// The rest of the URL, or an option in its query, is not understood.
     #[error("the source URL '{url}' is not understood: {problem}")]
     BadUrl {
-        /// The URL as given.
+        /// The URL as it may be shown.
         url: String,
         /// What is wrong with it.
         problem: String,
@@ -160,11 +190,17 @@ pub enum ConnectError {
     /// It is understood but does not open.
     #[error("the source {url} cannot be opened: {problem}")]
     Unavailable {
-        /// The URL as given.
+        /// The URL as it may be shown.
         url: String,
         /// What happened and what to do.
         problem: String,
     },
+}
+
+impl From<UrlError> for ConnectError {
+    fn from(UrlError { url, problem }: UrlError) -> Self {
+        Self::BadUrl { url, problem }
+    }
 }
 
 /// The table: opens the source that `url` names.
@@ -172,7 +208,7 @@ pub enum ConnectError {
 /// # Errors
 /// When no adapter has the scheme, the URL is not understood, or the source does not open.
 pub async fn connect(url: &str) -> Result<Arc<dyn Source>, ConnectError> {
-    match url.split_once(':').map_or(url, |(scheme, _)| scheme) {
+    match scheme(url).as_str() {
         #[cfg(feature = "http")]
         "http" => Ok(Arc::new(http::Http::connect(url)?)),
         #[cfg(feature = "pubsub")]

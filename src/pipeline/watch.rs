@@ -1,10 +1,11 @@
-//! The watchdog's task: look, ask the source whether it answers, say what stands still.
+//! The watchdog's task: look, ask the source whether it answers and what is wrong with it, say what stands still.
 
 use super::Work;
+use super::check::Checks;
 use crate::flush::now;
 use crate::progress::Progress;
 use crate::source::Source;
-use crate::watchdog::{Buffer, LOOK_EVERY, Watchdog};
+use crate::watchdog::{Buffer, LOOK_EVERY, Part, Share, Watchdog};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::MissedTickBehavior;
@@ -23,14 +24,26 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Looks until something will never move again, and answers with that.
+    /// Looks until something will never move again, and answers with that. A check of the source that takes long delays
+    /// no look.
     pub(super) async fn run(self) -> String {
+        let checks = Checks::new(Arc::clone(&self.source), Arc::clone(&self.progress));
+        tokio::select! {
+            biased;
+            standstill = self.look() => standstill,
+            never = checks.run() => match never {},
+        }
+    }
+
+    async fn look(self) -> String {
         let mut watchdog = Watchdog::default();
         let mut source = Silence::default();
+        let mut shares = Shares::default();
         let mut tick = tokio::time::interval(LOOK_EVERY);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tick.tick().await;
+            shares.look(&self.progress);
             let found = watchdog.look(self.progress.signs(), self.buffer());
             if let Some(standstill) = found.iter().find(|finding| finding.is_standstill()) {
                 return standstill.to_string();
@@ -48,6 +61,33 @@ impl Watch {
         let due_at = self.work.aggregator.due_at();
         let waits = due_at.is_some() || self.work.aggregator.waits_aside() || !self.work.waiting.is_empty();
         Buffer { waits, overdue: due_at.is_some_and(|due| due + LOOK_EVERY < now()) }
+    }
+}
+
+/// What some deliveries may say and many must not.
+#[derive(Default)]
+struct Shares {
+    from_the_future: Share,
+    settled_before: Share,
+}
+
+impl Shares {
+    fn look(&mut self, progress: &Progress) {
+        let received = progress.counted().received;
+        let from_the_future = self.from_the_future.look(progress.from_the_future(), received);
+        progress.set_finding("clock", from_the_future.map(|Part { hits, of }| {
+            format!(
+                "{hits} of the last {of} deliveries say that they happened more than ten minutes in the future, and are \
+                 quarantined: the clock of this machine is slow, which `date -u` shows, or the senders' clocks are fast"
+            )
+        }));
+        let settled_before = self.settled_before.look(progress.settled_before(), received);
+        progress.set_finding("acknowledgements", settled_before.map(|Part { hits, of }| {
+            format!(
+                "{hits} of the last {of} deliveries were settled here before, so acknowledgements have no effect: they count \
+                 once, and come again until the broker takes the acknowledgements or gives the messages up"
+            )
+        }));
     }
 }
 

@@ -10,6 +10,8 @@ mod failures;
 mod faults;
 mod modelled;
 mod poison;
+mod source_checks;
+mod streams;
 mod watchdog;
 
 use faults::{Fault, Faulty};

@@ -1,6 +1,7 @@
 //! A Pub/Sub topic. The client library gathers messages into publish requests of its own.
 
-use super::{Accepted, Batch, SendError, Target};
+use super::{Accepted, Batch, ConnectError, SendError, Target};
+use crate::adapter_url::{AdapterUrl, Known, UrlError};
 use crate::source::pubsub::Access;
 use async_trait::async_trait;
 use futures::future::join_all;
@@ -29,19 +30,49 @@ impl PubSub {
     /// something is sent.
     ///
     /// # Errors
-    /// A sentence, when the URL is not understood or there are no credentials.
-    pub async fn connect(url: &str) -> Result<Self, String> {
+    /// When the URL is not understood or there are no credentials.
+    pub async fn connect(url: &str) -> Result<Self, ConnectError> {
         let (project, topic, emulator) = parse(url)?;
+        let name = format!("pubsub://{project}/{topic}");
         let access = Access::new(emulator.as_deref());
         let path = format!("projects/{project}/topics/{topic}");
         let publisher = access.publisher(&path).await.map_err(|error| {
-            format!(
+            let problem = format!(
                 "there is no client for {}: run `gcloud auth application-default login`, or set PUBSUB_EMULATOR_HOST \
                  to use an emulator ({error})",
                 access.place()
-            )
+            );
+            ConnectError { url: name.clone(), problem }
         })?;
-        Ok(Self { publisher, name: format!("pubsub://{project}/{topic}"), access })
+        Ok(Self { publisher, name, access })
+    }
+
+    fn missing(&self) -> String {
+        format!("there is no topic {} at {}", self.name, self.access.place())
+    }
+
+    /// What to do when there is no topic of the name: perhaps it is a subscription's, whose topic has another one.
+    async fn advice(&self) -> String {
+        let (project, id) = self.place();
+        let make = format!("make it with `hotcount setup --source {} --store URL`", self.name);
+        let Ok(admin) = self.access.subscriptions().await else { return make };
+        let path = format!("projects/{project}/subscriptions/{id}");
+        let Ok(subscription) = admin.get_subscription().set_subscription(path).send().await else { return make };
+        match subscription.topic.strip_prefix("projects/").and_then(|path| path.split_once("/topics/")) {
+            Some((project, topic)) => {
+                format!("the subscription {id} has another topic: send to pubsub://{project}/{topic}")
+            }
+            None => format!(
+                "the topic of the subscription {id} was deleted: delete the subscription when it is empty, and run \
+                 `hotcount setup --source {} --store URL`",
+                self.name
+            ),
+        }
+    }
+
+    /// Project and topic.
+    fn place(&self) -> (&str, &str) {
+        self.name.trim_start_matches("pubsub://").split_once('/').unwrap_or_default()
     }
 
     fn failed(&self, error: &PublishError) -> (bool, String) {
@@ -50,14 +81,7 @@ impl PubSub {
         };
         let said = error.status().map_or_else(|| error.to_string(), |status| status.message.clone());
         match error.status().map(|status| status.code) {
-            Some(Code::NotFound) => (
-                false,
-                format!(
-                    "there is no topic {} at {}: make it with `hotcount setup` ({said})",
-                    self.name,
-                    self.access.place()
-                ),
-            ),
+            Some(Code::NotFound) => (false, format!("{} ({said})", self.missing())),
             Some(Code::PermissionDenied | Code::Unauthenticated) => (
                 false,
                 format!("this account may not publish to {}: grant it roles/pubsub.publisher ({said})", self.name),
@@ -70,23 +94,20 @@ impl PubSub {
     }
 }
 
+const EXPECTED: &str = "write pubsub://PROJECT/TOPIC";
+
+const KNOWN: &[Known] = &[Known::new("emulator", "HOST:PORT")];
+
 /// Project, topic and emulator of a URL.
-fn parse(url: &str) -> Result<(String, String, Option<String>), String> {
-    let wrong = || "write pubsub://PROJECT/TOPIC".to_owned();
-    let rest = url.strip_prefix("pubsub://").ok_or_else(wrong)?;
-    let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let (project, topic) = path.split_once('/').ok_or_else(wrong)?;
-    if project.is_empty() || topic.is_empty() || topic.contains('/') {
-        return Err(wrong());
+fn parse(url: &str) -> Result<(String, String, Option<String>), UrlError> {
+    let url = AdapterUrl::parse(url)?;
+    let names = url.names(EXPECTED)?;
+    let [project, topic] = &names[..] else { return Err(url.refused(EXPECTED)) };
+    if project.is_empty() || topic.is_empty() || names.iter().any(|name| name.contains(['/', '@'])) {
+        return Err(url.refused(EXPECTED));
     }
-    let mut emulator = None;
-    for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
-        match &*name {
-            "emulator" if !value.is_empty() => emulator = Some(value.into_owned()),
-            other => return Err(format!("{other}={value} is not an option; there is emulator=HOST:PORT")),
-        }
-    }
-    Ok((project.to_owned(), topic.to_owned(), emulator))
+    let options = url.options(KNOWN)?;
+    Ok((project.clone(), topic.clone(), options.host_port("emulator")?))
 }
 
 #[async_trait]
@@ -123,6 +144,11 @@ impl Target for PubSub {
                 }
                 None => error = Some(SendError { transient, message, left: Some(vec![place]) }),
             }
+        }
+        if let Some(error) = &mut error
+            && error.message.starts_with(&self.missing())
+        {
+            error.message += &format!(": {}", self.advice().await);
         }
         error.map_or_else(|| Ok(Accepted::default()), Err)
     }
