@@ -43,7 +43,7 @@ pub struct Progress {
     commits: AtomicU64,
     witnesses: AtomicU64,
     store_fails: AtomicBool,
-    quarantine_stuck: AtomicBool,
+    quarantine_full: AtomicBool,
     unauthenticated: Mutex<InARow>,
     pulling: AtomicBool,
     works_again: Notify,
@@ -196,13 +196,13 @@ impl Progress {
         }
     }
 
-    /// Whether the quarantine takes nothing although the store works: then it keeps no more than its share of the window.
-    pub(crate) fn quarantine_stuck(&self) -> bool {
-        self.quarantine_stuck.load(Ordering::Acquire)
+    /// Whether the quarantine takes nothing although the store works, and has all that may wait for it then.
+    pub(crate) fn quarantine_full(&self) -> bool {
+        self.quarantine_full.load(Ordering::Acquire)
     }
 
-    pub(crate) fn set_quarantine_stuck(&self, stuck: bool) {
-        self.quarantine_stuck.store(stuck, Ordering::Release);
+    pub(crate) fn set_quarantine_full(&self, full: bool) {
+        self.quarantine_full.store(full, Ordering::Release);
     }
 
     pub(crate) fn set_pulling(&self, pulling: bool) {

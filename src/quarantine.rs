@@ -96,10 +96,7 @@ struct Work {
 }
 
 fn size_of_a_call(limits: &Limits) -> Size {
-    Size {
-        entries: limits.max_writes.clamp(1, MAX_ENTRIES_A_CALL),
-        bytes: limits.max_bytes.clamp(1, MAX_BYTES_A_CALL),
-    }
+    Size { entries: limits.max_writes.clamp(1, MAX_ENTRIES_A_CALL), bytes: limits.max_bytes.clamp(1, MAX_BYTES_A_CALL) }
 }
 
 impl Quarantine {
@@ -198,10 +195,8 @@ impl Work {
                     Ok(()) => return End::Kept,
                     Err(error) => health.judged(error),
                 };
-                let passes = matches!(
-                    error.class,
-                    ErrorClass::DidNotCommit | ErrorClass::Unknown | ErrorClass::Unauthenticated
-                );
+                let passes =
+                    matches!(error.class, ErrorClass::DidNotCommit | ErrorClass::Unknown | ErrorClass::Unauthenticated);
                 let asks = !health.is_hopeless(&error) && (!passes || failures.is_multiple_of(ASK_AFTER));
                 let store_works = asks && health.works_since(witnesses).await;
                 End::Failed { error, store_works }
@@ -261,7 +256,8 @@ impl Work {
         let (share, mut left) = (self.quarantine.share, Vec::new());
         let failing = self.failing_since.is_some_and(|since| since + FAILS_AFTER <= now());
         let stuck = failing && !self.quarantine.progress.store_failing();
-        self.quarantine.progress.set_quarantine_stuck(stuck);
+        // Nobody sends more of it, or what is left here and comes back at once would go round at the speed of the CPU.
+        self.quarantine.progress.set_quarantine_full(stuck && self.groups.entries() + poison.len() >= share);
         if stuck {
             while self.groups.entries() + poison.len() > share {
                 let Some(entry) = poison.try_recv().ok().or_else(|| self.groups.take_newest()) else { break };

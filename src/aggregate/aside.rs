@@ -98,7 +98,8 @@ impl Aside {
             return Vec::new();
         }
         let is_free = |(like, _): &(Like, Instant)| !state.under_way.contains_key(&ByMember(like.clone()));
-        let (mut free, mut rest): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut state.line).into_iter().partition(is_free);
+        let (mut free, mut rest): (VecDeque<_>, VecDeque<_>) =
+            std::mem::take(&mut state.line).into_iter().partition(is_free);
         let taken: Vec<_> = free.drain(..fitting(&free)).collect();
         free.append(&mut rest);
         state.line = free;

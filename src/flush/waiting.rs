@@ -171,7 +171,8 @@ impl Waiting {
     /// Drops everything, so that it is delivered again.
     pub(crate) fn clear(&self) {
         let mut state = self.state();
-        let all = (std::mem::take(&mut state.fresh), std::mem::take(&mut state.stuck), std::mem::take(&mut state.flights));
+        let all =
+            (std::mem::take(&mut state.fresh), std::mem::take(&mut state.stuck), std::mem::take(&mut state.flights));
         drop(state);
         drop(all);
     }

@@ -105,21 +105,6 @@ impl Config {
         if self.lanes == Some(0) {
             return refuse("--lanes 0 would never commit anything; use 1 or more".to_owned());
         }
-        if self.linger > self.drain_timeout.max(LONGEST_LINGER) {
-            return refuse(format!(
-                "--linger-ms {} is longer than --drain-deadline-s {}: a like would wait for company longer than a shutdown may \
-                 take; a second is long",
-                self.linger.as_millis(),
-                self.drain_timeout.as_secs()
-            ));
-        }
-        if self.linger >= self.flush.retry_deadline {
-            return refuse(format!(
-                "--linger-ms {} is not shorter than --retry-deadline-s {}, so a like would be given up before it was tried",
-                self.linger.as_millis(),
-                self.flush.retry_deadline.as_secs()
-            ));
-        }
         if let Some(lease) = max_lease {
             if self.linger >= lease {
                 return refuse(format!(
@@ -135,6 +120,21 @@ impl Config {
                     lease.as_secs()
                 ));
             }
+        }
+        if self.linger > self.drain_timeout.max(LONGEST_LINGER) {
+            return refuse(format!(
+                "--linger-ms {} is longer than --drain-deadline-s {}: a like would wait for company longer than a shutdown may \
+                 take; a second is long",
+                self.linger.as_millis(),
+                self.drain_timeout.as_secs()
+            ));
+        }
+        if self.linger >= self.flush.retry_deadline {
+            return refuse(format!(
+                "--linger-ms {} is not shorter than --retry-deadline-s {}, so a like would be given up before it was tried",
+                self.linger.as_millis(),
+                self.flush.retry_deadline.as_secs()
+            ));
         }
         if let Some(lifetime) = limits.batch_key_lifetime
             && lifetime <= self.flush.retry_deadline
@@ -243,6 +243,14 @@ mod tests {
                 ["--retry-deadline-s 3600", "--source keeps a lease"],
             ),
             (sentence(|c| c.batch_writes = Some(600)), ["--batch-writes 600", "--store"]),
+            (sentence(|c| c.linger = Duration::from_secs(60)), ["--linger-ms 60000", "--drain-deadline-s 25"]),
+            (
+                sentence(|c| {
+                    c.linger = Duration::from_secs(1);
+                    c.flush.retry_deadline = Duration::from_secs(1);
+                }),
+                ["--linger-ms 1000", "--retry-deadline-s 1"],
+            ),
         ];
         for (sentence, names) in cases {
             for name in names {

@@ -77,7 +77,8 @@ impl Engine {
         let drain = Arc::new(Drain::default());
         let (poison, poison_in) = mpsc::channel(config.max_poison_on_its_way());
         let (confirmations, confirmations_in) = mpsc::channel(MAX_CONFIRMATIONS);
-        let work = Arc::new(Work::new(Arc::new(Aggregator::new(aggregate)), Arc::clone(held), source.max_outstanding()));
+        let work =
+            Arc::new(Work::new(Arc::new(Aggregator::new(aggregate)), Arc::clone(held), source.max_outstanding()));
         let shared = Arc::new(flush::Shared {
             store: Arc::clone(store),
             health: Arc::clone(health),
@@ -150,7 +151,6 @@ impl Engine {
                 progress: Arc::clone(progress),
                 sign: progress.signs().add(Name::Stream(number)),
                 poison: shared.poison.clone(),
-                poison_share: config.a_share(),
                 confirmations: shared.confirmations.clone(),
                 order: config.order,
                 backoff: config.flush.backoff,

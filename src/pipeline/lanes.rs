@@ -69,11 +69,7 @@ impl Drop for WaitsForRoom<'_> {
 }
 
 impl Work {
-    pub(super) fn new(
-        aggregator: Arc<Aggregator<Receipt>>,
-        held: Arc<Held>,
-        max_outstanding: Option<usize>,
-    ) -> Self {
+    pub(super) fn new(aggregator: Arc<Aggregator<Receipt>>, held: Arc<Held>, max_outstanding: Option<usize>) -> Self {
         Self {
             aggregator,
             ready: Notify::new(),
@@ -150,8 +146,8 @@ impl Work {
                 return self.seal(lane);
             }
             let due_at = self.aggregator.due_at();
-            let wanted = self.aggregator.is_full()
-                || due_at.is_some_and(|due| due <= now() || self.no_company_can_come());
+            let wanted =
+                self.aggregator.is_full() || due_at.is_some_and(|due| due <= now() || self.no_company_can_come());
             if wanted && let Some(sealed) = self.seal(lane) {
                 Metric::Buffered.set(self.aggregator.len());
                 return Some(sealed);

@@ -31,7 +31,7 @@ pub(super) fn deliveries_a_pull(max_held: usize, streams: usize) -> usize {
 
 /// The pause after poison was dropped, because the quarantine takes none: a broker that delivers it again at once is not to be asked at
 /// the speed of the CPU.
-const PAUSE_AFTER_DROPPED_POISON: Duration = Duration::from_millis(10);
+const PAUSE_AFTER_DROPPED_POISON: Duration = Duration::from_millis(50);
 
 /// The task of one stream.
 pub(super) struct Puller {
@@ -42,8 +42,6 @@ pub(super) struct Puller {
     pub(super) progress: Arc<Progress>,
     pub(super) sign: Arc<Sign>,
     pub(super) poison: mpsc::Sender<(Receipt, Poison)>,
-    /// Poison that may wait while the quarantine takes none.
-    pub(super) poison_share: usize,
     pub(super) confirmations: mpsc::Sender<Confirmation>,
     pub(super) order: OrderPolicy,
     pub(super) backoff: Backoff,
@@ -130,11 +128,7 @@ impl Puller {
     /// Poison waits for the quarantine in the room that every delivery has. Only a quarantine that takes none although the
     /// store works has a share of it, so that the healthy are not stalled: beyond it the delivery is dropped and comes back.
     fn send_poison(&self, receipt: Receipt, poison: Poison) -> bool {
-        let waiting = self.poison.max_capacity() - self.poison.capacity();
-        if self.progress.quarantine_stuck() && waiting >= self.poison_share {
-            return false;
-        }
-        self.poison.try_send((receipt, poison)).is_ok()
+        !self.progress.quarantine_full() && self.poison.try_send((receipt, poison)).is_ok()
     }
 
     /// Decodes and adds. What is known already is settled here.

@@ -61,14 +61,20 @@ async fn what_counts_now_leaves_the_quarantine_and_what_is_poison_stays_under_it
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_order_policy_is_what_a_readmission_is_for() {
+async fn another_order_policy_than_the_workers_have_readmits_nothing() {
     let payload = event("a", "like.added", "");
     let (store, entries) = quarantine(&[&payload]).await;
     let by_version = Config { order: OrderPolicy::Version, ..Config::default() };
+    // The first to use the store decides, be it a worker or a readmission.
     let fates = readmit_all(&store, entries.clone(), by_version).await;
     assert!(matches!(&fates[0], Fate::StillPoison(why) if why.field == "version"), "{fates:?}");
-    assert_eq!(readmit_all(&store, entries, Config::default()).await, [Fate::Counted]);
-    assert!(store.quarantined(None, PageSize::entries(10)).await.expect("a page").entries.is_empty());
+    let mut rng = SmallRng::seed_from_u64(1);
+    let (config, shutdown) = (Config::default(), CancellationToken::new());
+    let (fates, ended) = readmit(&store, entries, config, shutdown, Arc::default(), &mut rng).await;
+    let told = ended.expect_err("it is refused").to_string();
+    assert!(told.contains("--order version") && told.contains("--order occurred-at"), "{told}");
+    assert_eq!(fates, [Fate::Left]);
+    assert_eq!(store.quarantined(None, PageSize::entries(10)).await.expect("a page").entries.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -78,7 +78,10 @@ async fn a_like_of_a_newer_document_is_left_to_redelivery_with_a_finding_and_wit
     let attempts = attempts.load(Ordering::Relaxed);
     assert!((30..=70).contains(&attempts), "once in ten seconds, not {attempts} times in ten minutes");
     let reasons = worker.progress.not_ready();
-    assert!(reasons.len() == 1 && reasons[0].contains("likes/7d2d was written by a newer hotcount (v 2"), "{reasons:?}");
+    assert!(
+        reasons.len() == 1 && reasons[0].contains("likes/7d2d was written by a newer hotcount (v 2"),
+        "{reasons:?}"
+    );
     assert_eq!((source.totals().quarantined, worker.progress.store_failing()), (0, false));
     newer.store(false, Ordering::Relaxed);
     until("it is counted when it can be", || source.totals().counted == 100).await;

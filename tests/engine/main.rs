@@ -10,6 +10,7 @@ mod failures;
 mod faults;
 mod modelled;
 mod poison;
+mod store_as_a_whole;
 mod source_checks;
 mod streams;
 mod watchdog;

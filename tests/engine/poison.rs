@@ -74,3 +74,79 @@ async fn a_shutdown_with_a_quarantine_that_hangs_or_fails_ends_at_its_deadline_a
         assert_eq!((source.totals().quarantined, source.totals().waiting), (0, 3), "they come back");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn more_poison_than_the_window_holds_waits_for_room_and_none_of_it_is_dropped() {
+    let source = Messages::new(memory::Config { max_messages: 1 << 20, ..Default::default() });
+    let memory = Arc::new(Memory::default());
+    let calls = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&calls);
+    let store = Faulty::new(memory.clone(), |_, _| no_fault()).quarantining(move |entries| {
+        seen.lock().unwrap().push(entries.len());
+        Fault::slow(Duration::from_millis(20))
+    });
+    for n in 0..20_000 {
+        source.publish(format!("poison {n}")).expect("room");
+    }
+    let worker = Worker::start(&source, store, Config { max_held_deliveries: 1_000, ..config() });
+    let report = worker.finish().await;
+    assert_eq!((report.counted.poison, report.counted.left, source.totals().dropped), (20_000, 0, 0));
+    let calls = calls.lock().unwrap().len();
+    assert!(calls <= 20_000 / 100, "many are kept with one call: {calls}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_entry_that_hangs_or_fails_holds_no_other_poison() {
+    let slow = Fault { delay: Duration::from_secs(60), ..Fault::before(ErrorClass::Unknown) };
+    for fault in [slow, Fault::before(ErrorClass::DidNotCommit)] {
+        let (source, memory) = (Messages::default(), Arc::new(Memory::default()));
+        let store = Faulty::new(memory.clone(), |_, _| no_fault()).quarantining(move |entries| {
+            let bad = entries.iter().any(|entry| &entry.data[..] == b"poison 0");
+            if bad { fault.clone() } else { no_fault() }
+        });
+        let worker = Worker::start(&source, store, config());
+        source.publish("poison 0").expect("room");
+        tokio::time::sleep(Duration::from_secs(300)).await;
+        for n in 1..100 {
+            let sent = tokio::time::Instant::now();
+            source.publish(format!("poison {n}")).expect("room");
+            until("it is kept", || source.totals().quarantined == n).await;
+            assert!(sent.elapsed() < Duration::from_secs(1), "{n}: {:?}", sent.elapsed());
+        }
+        assert_eq!(source.totals().dropped, 0, "it waits for its own time");
+        assert!(!worker.progress.store_failing());
+        worker.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_drops_no_poison() {
+    let (source, memory) = (Messages::default(), Arc::new(Memory::default()));
+    let start = tokio::time::Instant::now();
+    let away = move || start.elapsed() < Duration::from_secs(600);
+    let fault = move || if away() { Fault::before(ErrorClass::Unknown) } else { no_fault() };
+    let store = Faulty::new(memory.clone(), move |_, _| fault()).quarantining(move |_| fault());
+    for n in 0..200 {
+        source.publish(format!("poison {n}")).expect("room");
+    }
+    let worker = Worker::start(&source, store, config());
+    until("the store fails as a whole", || worker.progress.store_failing()).await;
+    let report = worker.finish().await;
+    assert_eq!((report.counted.poison, source.totals().dropped), (200, 0), "a dropped token is a delivery attempt");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quarantine_that_takes_nothing_is_a_finding_until_it_does() {
+    let (source, memory) = (Messages::default(), Arc::new(Memory::default()));
+    let start = tokio::time::Instant::now();
+    let store = Faulty::new(memory.clone(), |_, _| no_fault()).quarantining(move |_| {
+        if start.elapsed() < Duration::from_secs(30) { Fault::before(ErrorClass::DidNotCommit) } else { no_fault() }
+    });
+    let worker = Worker::start(&source, store, config());
+    for n in 0..200 {
+        source.publish(format!("poison {n}")).expect("room");
+    }
+    until("it is a finding", || worker.progress.not_ready().iter().any(|why| why.contains("quarantined"))).await;
+    let report = worker.finish().await;
+    assert_eq!(report.counted.poison, 200, "what was left came back");
+}
