@@ -12,7 +12,7 @@
 //! |---|---|
 //! | [`event`], [`membership`], [`batch`] | a like, the decision, what one commit carries; pure |
 //! | [`ack`], [`backoff`], [`shard`] | tokens that are settled or dropped; full jitter; a lane's shard |
-//! | [`framing`] | where one event ends and the next begins in a text; pure |
+//! | [`inflate`], [`framing`] | unpacking; where one event ends and the next begins in a text; pure |
 //! | [`source`] | the port where deliveries come from, and its adapters |
 //! | [`aggregate`] | the bounded buffer that folds likes per member and seals batches |
 //! | [`receipt`], [`progress`], [`telemetry`] | what travels with a like; the numbers; the metrics |
@@ -37,6 +37,7 @@ pub mod event;
 pub mod face;
 pub mod flush;
 pub mod framing;
+pub mod inflate;
 pub mod load;
 pub mod membership;
 pub mod model;

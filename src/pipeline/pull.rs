@@ -4,7 +4,7 @@ use super::Work;
 use crate::ack::{Confirmation, Settlement};
 use crate::aggregate::{Added, Known};
 use crate::backoff::Backoff;
-use crate::event::{OrderPolicy, Poison, decode};
+use crate::event::{OrderPolicy, Poison, decode_with};
 use crate::flush::now;
 use crate::progress::Progress;
 use crate::receipt::{Held, Receipt, Reserved};
@@ -125,7 +125,8 @@ impl Puller {
         let (mut duplicates, mut stale, mut taken) = (0, 0, Taken::default());
         let mut adder = self.work.aggregator.adder(now());
         for delivery in deliveries {
-            let decoded = decode(&delivery.payload, self.order, delivery.seen_at());
+            let attributes = delivery.meta.as_deref().map_or(&[][..], |meta| &meta.attributes);
+            let decoded = decode_with(&delivery.payload, attributes, self.order, delivery.seen_at());
             let receipt = Receipt::new(delivery, &self.held);
             let like = match decoded {
                 Ok(like) => like,
