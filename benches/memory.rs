@@ -26,7 +26,7 @@ fn main() {
     with("with a shared token", weight(million, |_| token()));
     with("with a token of its own", weight(million, |_| own_token()));
     with("with a payload of 150 bytes", weight(million, |_| bytes::Bytes::from(vec![0_u8; 150])));
-    let held = hotcount::receipt::Held::new(hotcount::aggregate::Budget::new(usize::MAX, usize::MAX));
+    let held = hotcount::held::Held::new(hotcount::budget::Budget::new(usize::MAX, usize::MAX));
     with("with a whole receipt, payload too", weight(million, |n| receipt(n, &held)));
 }
 
@@ -65,13 +65,14 @@ fn own_token() -> hotcount::ack::Ack {
     hotcount::ack::Ack::one(Box::new(Own("x".repeat(180))))
 }
 
-fn receipt(n: usize, held: &std::sync::Arc<hotcount::receipt::Held>) -> hotcount::receipt::Receipt {
+fn receipt(n: usize, held: &std::sync::Arc<hotcount::held::Held>) -> hotcount::receipt::Receipt {
     let meta = hotcount::source::Meta { message_id: Some(n.to_string()), ..Default::default() };
     let delivery = hotcount::source::Delivery {
         payload: vec![0_u8; 150].into(),
         received_at: SystemTime::UNIX_EPOCH,
         meta: Some(Box::new(meta)),
         ack: own_token(),
+        share: None,
     };
     hotcount::receipt::Receipt::new(delivery, held)
 }

@@ -70,7 +70,7 @@ impl Target for Sender {
         for (index, payload) in (0..).zip(batch.messages()) {
             let ack = Ack::of_many(tokens.clone(), index);
             // A closed channel drops the token, and that says so.
-            let _ = self.0.send(Delivery { payload, received_at, meta: None, ack }).await;
+            let _ = self.0.send(Delivery { payload, received_at, meta: None, ack, share: None }).await;
         }
         tokens.finished.notified().await;
         match tokens.dropped.load(Ordering::Relaxed) {

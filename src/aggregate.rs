@@ -7,11 +7,9 @@
 //! Beside it the line keeps the likes in order of arrival, so that none starves under load.
 
 mod aside;
-mod budget;
 mod sealed;
 mod window;
 
-pub use budget::Budget;
 pub use sealed::{Receipts, Sealed};
 pub use window::Known;
 

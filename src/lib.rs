@@ -13,6 +13,7 @@
 //! | [`event`], [`membership`], [`batch`] | a like, the decision, what one commit carries; pure |
 //! | [`ack`], [`backoff`], [`shard`] | tokens that are settled or dropped; full jitter; a lane's shard |
 //! | [`inflate`], [`framing`] | unpacking; where one event ends and the next begins in a text; pure |
+//! | [`budget`], [`held`] | what a worker may hold, and who waits for room |
 //! | [`source`] | the port where deliveries come from, and its adapters |
 //! | [`aggregate`] | the bounded buffer that folds likes per member and seals batches |
 //! | [`receipt`], [`progress`], [`telemetry`] | what travels with a like; the numbers; the metrics |
@@ -32,11 +33,13 @@ pub mod ack;
 pub mod aggregate;
 pub mod backoff;
 pub mod batch;
+pub mod budget;
 pub mod event;
 #[cfg(feature = "http")]
 pub mod face;
 pub mod flush;
 pub mod framing;
+pub mod held;
 pub mod inflate;
 pub mod load;
 pub mod membership;

@@ -4,6 +4,7 @@
 //! Shutdown: stop pulling → seal → flush under a deadline of its own → settle and confirm acks → report what was left
 //! to redelivery.
 
+mod check;
 mod config;
 mod confirm;
 mod lanes;
@@ -15,11 +16,12 @@ use confirm::{MAX_CONFIRMATIONS, confirm};
 use lanes::{Work, run_aside, run_lane};
 
 use crate::ack::Confirmation;
-use crate::aggregate::{Aggregator, Budget};
+use crate::aggregate::Aggregator;
 use crate::flush::{self, Drain, Lane, now};
+use crate::held::Held;
 use crate::progress::{Counted, Progress};
 use crate::quarantine::Quarantine;
-use crate::receipt::{Held, Receipt};
+use crate::receipt::Receipt;
 use crate::source::{Source, SourceError};
 use crate::store::{Store, StoreError};
 use crate::watchdog::Name;
@@ -74,8 +76,24 @@ pub async fn run(
     shutdown: CancellationToken,
     progress: Arc<Progress>,
 ) -> Result<Report, EngineError> {
+    let held = config.held();
+    run_beside(held, source, store, config, shutdown, progress).await
+}
+
+/// As [`run`], with a budget that others share: a source that is fed over HTTP, and whoever reads pages of the store.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_beside(
+    held: Arc<Held>,
+    source: Arc<dyn Source>,
+    store: Arc<dyn Store>,
+    config: Config,
+    shutdown: CancellationToken,
+    progress: Arc<Progress>,
+) -> Result<Report, EngineError> {
     config.check(&store.limits(), source.max_lease(), source.streams())?;
-    let mut engine = Engine::start(Arc::clone(&source), store, config, Arc::clone(&progress));
+    let mut engine = Engine::start(held, Arc::clone(&source), store, config, Arc::clone(&progress));
     let ended = engine.until_the_pullers_end(&shutdown).await;
     progress.set_pulling(false);
     let drained = match ended {
@@ -120,10 +138,15 @@ struct Engine {
 }
 
 impl Engine {
-    fn start(source: Arc<dyn Source>, store: Arc<dyn Store>, config: Config, progress: Arc<Progress>) -> Self {
+    fn start(
+        held: Arc<Held>,
+        source: Arc<dyn Source>,
+        store: Arc<dyn Store>,
+        config: Config,
+        progress: Arc<Progress>,
+    ) -> Self {
         let limits = store.limits();
         let aggregator = Arc::new(Aggregator::new(config.aggregate(&limits)));
-        let held = Held::new(Budget::new(config.max_held_deliveries, config.max_held_bytes));
         let drain = Arc::new(Drain::default());
         let (poison, poison_in) = mpsc::channel(config.max_held_poison());
         let (confirmations, confirmations_in) = mpsc::channel(MAX_CONFIRMATIONS);

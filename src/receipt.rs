@@ -1,77 +1,13 @@
 //! What travels with a like from its delivery to its settling: the delivery itself, and its share of the budget.
 
 use crate::ack::{Ack, Confirmation, Settlement};
-use crate::aggregate::Budget;
 use crate::event::{Poison, outside};
+use crate::held::{Held, Share};
 use crate::source::{Delivery, Meta};
 use crate::store::{Quarantined, quarantine_id};
-use crate::telemetry::Metric;
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::SystemTime;
-use tokio::sync::Notify;
-
-/// The budget, and whoever waits for room in it.
-#[derive(Debug)]
-pub struct Held {
-    budget: Budget,
-    room: Notify,
-}
-
-impl Held {
-    /// Nothing held yet.
-    #[must_use]
-    pub fn new(budget: Budget) -> Arc<Self> {
-        Arc::new(Self { budget, room: Notify::new() })
-    }
-
-    /// The budget.
-    #[must_use]
-    pub fn budget(&self) -> &Budget {
-        &self.budget
-    }
-
-    /// Shows what is held now.
-    pub fn show(&self) {
-        Metric::HeldDeliveries.set(self.budget.deliveries());
-        Metric::HeldBytes.set(self.budget.bytes());
-    }
-
-    /// Waits until there is room for at least one delivery, and reserves it for `most` at most.
-    pub async fn reserve(self: &Arc<Self>, most: usize) -> Reserved {
-        loop {
-            // Registered before the look, so that a release in between is not missed.
-            let released = self.room.notified();
-            let deliveries = self.budget.reserve(most);
-            if deliveries > 0 {
-                return Reserved { held: Arc::clone(self), deliveries };
-            }
-            released.await;
-        }
-    }
-}
-
-/// Room for deliveries that are asked for. To be dropped when what came is held.
-#[derive(Debug)]
-pub struct Reserved {
-    held: Arc<Held>,
-    deliveries: usize,
-}
-
-impl Reserved {
-    /// For how many.
-    #[must_use]
-    pub fn deliveries(&self) -> usize {
-        self.deliveries
-    }
-}
-
-impl Drop for Reserved {
-    fn drop(&mut self) {
-        self.held.budget.unreserve(self.deliveries);
-        self.held.room.notify_waiters();
-    }
-}
 
 /// A delivery that counts in the budget until its receipt is settled or dropped. Dropped means delivered again.
 #[derive(Debug)]
@@ -83,27 +19,13 @@ pub struct Receipt {
     share: Share,
 }
 
-#[derive(Debug)]
-struct Share {
-    held: Arc<Held>,
-    payload_bytes: usize,
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        if self.held.budget.release(self.payload_bytes) {
-            self.held.room.notify_waiters();
-        }
-    }
-}
-
 impl Receipt {
-    /// Holds `delivery` from now on.
+    /// Holds `delivery` from now on, in the room that its source has taken, or else in `held`.
     #[must_use]
     pub fn new(delivery: Delivery, held: &Arc<Held>) -> Self {
-        let Delivery { payload, received_at, meta, ack } = delivery;
-        held.budget.hold(payload.len());
-        let share = Share { held: Arc::clone(held), payload_bytes: payload.len() };
+        let bytes = delivery.bytes();
+        let Delivery { payload, received_at, meta, ack, share } = delivery;
+        let share = share.unwrap_or_else(|| Share::new(held, bytes));
         Self { payload, received_at, meta, ack, share }
     }
 

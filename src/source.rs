@@ -11,6 +11,7 @@ pub mod memory;
 pub mod pubsub;
 
 use crate::ack::Ack;
+use crate::held::{Held, Share};
 use async_trait::async_trait;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -40,9 +41,30 @@ pub struct Delivery {
     pub meta: Option<Box<Meta>>,
     /// The right to acknowledge it.
     pub ack: Ack,
+    /// Its room in the budget, where the source has taken it: see [`RoomTaken`].
+    pub share: Option<Share>,
+}
+
+/// Who takes the room in the budget that a delivery needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RoomTaken {
+    /// Whoever pulls: it asks for no more deliveries than there is room for.
+    ByPuller,
+    /// The source, before a delivery can be pulled: its senders come unasked, and are made to wait while there is none.
+    BySource,
 }
 
 impl Delivery {
+    /// The bytes that it holds beside what every delivery costs: payload, message id, and attributes with their places.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let attribute = |(key, value): &(String, String)| size_of::<(String, String)>() + key.len() + value.len();
+        let meta = self.meta.as_deref().map_or(0, |meta| {
+            meta.message_id.as_ref().map_or(0, String::len) + meta.attributes.iter().map(attribute).sum::<usize>()
+        });
+        self.payload.len() + meta
+    }
+
     /// When the message was published, or received where that is not known.
     #[must_use]
     pub fn seen_at(&self) -> SystemTime {
@@ -63,6 +85,26 @@ pub struct SourceError {
     pub source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
+/// What a finding of [`Source::check`] means for the worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weight {
+    /// Nothing, or nothing new, can arrive while it lasts: the worker is not ready.
+    NothingArrives,
+    /// Deliveries come, and something will go wrong some day. It is said in the log.
+    Advice,
+}
+
+/// Something about the place that deliveries come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What it is about, such as `topic`. No two findings of one check share it.
+    pub name: &'static str,
+    /// What was found and what to do, in a sentence.
+    pub told: String,
+    /// What it means.
+    pub weight: Weight,
+}
+
 /// Where deliveries come from.
 #[async_trait]
 pub trait Source: Send + Sync {
@@ -79,9 +121,16 @@ pub trait Source: Send + Sync {
         None
     }
 
-    /// The routes that the source answers, for one that is fed over HTTP: the worker's HTTP face mounts them.
+    /// Who takes the room for its deliveries.
+    fn room_taken(&self) -> RoomTaken {
+        RoomTaken::ByPuller
+    }
+
+    /// The routes that the source answers, for one that is fed over HTTP: the worker's HTTP face mounts them. What they
+    /// take in counts in `held`.
     #[cfg(feature = "http")]
-    fn routes(&self) -> Option<axum::Router> {
+    fn routes(&self, held: &Arc<Held>) -> Option<axum::Router> {
+        let _ = held;
         None
     }
 
@@ -92,6 +141,15 @@ pub trait Source: Send + Sync {
     /// looks like one that has nothing to bring.
     async fn answers(&self) -> Result<(), SourceError> {
         Ok(())
+    }
+
+    /// What is wrong with the place that deliveries come from. Asked at the start and every few minutes, for somebody else
+    /// may change it. What this account may not look at is no finding.
+    ///
+    /// # Errors
+    /// When it cannot be looked at now. What was found before stands.
+    async fn check(&self) -> Result<Vec<Finding>, SourceError> {
+        Ok(Vec::new())
     }
 
     /// Returns when every settled delivery has been acknowledged as far as the source can tell. Called once, at the end

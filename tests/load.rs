@@ -276,14 +276,16 @@ async fn a_worker_on_http_counts_what_the_plan_expects() {
     let source = Arc::new(source::http::Http::new(Duration::from_secs(30)));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
-    let routes = source.routes().expect("it has routes");
+    let mut config = pipeline::Config::default();
+    config.flush.retry_deadline = pipeline::Config::retry_deadline_for(source.max_lease());
+    let held = config.held();
+    let routes = source.routes(&held).expect("it has routes");
     let mut face = tokio::task::JoinSet::new();
     face.spawn(async move { axum::serve(listener, routes).await });
     let (store, progress, shutdown) =
         (Arc::new(Memory::default()), Arc::new(Progress::default()), CancellationToken::new());
-    let mut config = pipeline::Config::default();
-    config.flush.retry_deadline = pipeline::Config::retry_deadline_for(source.max_lease());
-    let engine = tokio::spawn(pipeline::run(source, store.clone(), config, shutdown.clone(), Arc::clone(&progress)));
+    let engine = pipeline::run_beside(held, source, store.clone(), config, shutdown.clone(), Arc::clone(&progress));
+    let engine = tokio::spawn(engine);
 
     let plan = plan(|config| config.messages = 5_000);
     let expected = plan.expect();

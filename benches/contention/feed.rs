@@ -88,6 +88,7 @@ impl Stream for Pull {
                     received_at: SystemTime::UNIX_EPOCH + Duration::from_secs(100 * 365 * 86_400),
                     meta: None,
                     ack: Ack::of_many(Arc::clone(&self.1), 0),
+                    share: None,
                 };
                 return Ok(messages.into_iter().map(delivery).collect());
             }

@@ -57,16 +57,18 @@ impl Run {
             .await
             .with_context(|| format!("--http {} cannot be listened on; choose another address", self.http))?;
         let address = listener.local_addr()?;
+        let config = self.engine.config(source.max_lease());
+        let held = config.held();
         let mut routes = face::routes(store.clone()).merge(health(&progress, metrics.clone()));
-        if let Some(events) = source.routes() {
+        if let Some(events) = source.routes(&held) {
             routes = routes.merge(events);
         }
         tracing::info!("source {} · store {} · http://{address}", source.name(), self.store.store);
         if self.child {
             line(&json!({"http": format!("http://{address}")}).to_string())?;
         }
-        let config = self.engine.config(source.max_lease());
-        let engine = pipeline::run(source, Arc::clone(&store), config, shutdown.clone(), Arc::clone(&progress));
+        let engine =
+            pipeline::run_beside(held, source, Arc::clone(&store), config, shutdown.clone(), Arc::clone(&progress));
         // The HTTP face lives as long as the engine, so that a drain can be watched.
         let report = tokio::select! {
             report = engine => report,

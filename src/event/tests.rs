@@ -42,7 +42,12 @@ fn a_time_that_nanoseconds_cannot_tell_is_poison() {
     };
     assert_eq!(at("1677-09-21T00:12:43.145224192Z"), Ok(i64::MIN));
     assert_eq!(at("2262-04-11T23:47:16.854775807Z"), Ok(i64::MAX));
-    for time in ["1677-09-21T00:12:43.145224191Z", "2262-04-11T23:47:16.854775808Z", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"] {
+    for time in [
+        "1677-09-21T00:12:43.145224191Z",
+        "2262-04-11T23:47:16.854775808Z",
+        "0001-01-01T00:00:00Z",
+        "9999-12-31T23:59:59Z",
+    ] {
         assert_eq!(at(time), Err("occurredAt: not in the years 1677 to 2262".to_owned()), "{time}");
     }
 }
@@ -126,7 +131,9 @@ fn a_version_may_stand_in_a_string() {
 
 #[test]
 fn a_field_that_the_policy_does_not_need_can_be_anything() {
-    for anything in ["null", "\"\"", "\"x\"", "1.5", "true", "[[1]]", "{\"a\":1}", "18446744073709551616", "\"\\ud800\""] {
+    for anything in
+        ["null", "\"\"", "\"x\"", "1.5", "true", "[[1]]", "{\"a\":1}", "18446744073709551616", "\"\\ud800\""]
+    {
         let json = |order: &str, other: &str| {
             format!(
                 r#"{{"{other}":{anything},"eventId":"e","type":"like.added","postId":"p","userId":"u",{order},"{other}":{anything}}}"#
@@ -143,7 +150,9 @@ fn a_field_that_the_policy_does_not_need_can_be_anything() {
 
 #[test]
 fn padding_and_a_byte_order_mark_around_an_event_are_skipped() {
-    for (before, after) in [("\u{feff}", ""), ("\0\0\0", ""), ("", "\0\0"), ("\0 \u{feff}\0", "\n\0\r\n"), ("\n", " \0 ")] {
+    for (before, after) in
+        [("\u{feff}", ""), ("\0\0\0", ""), ("", "\0\0"), ("\0 \u{feff}\0", "\n\0\r\n"), ("\n", " \0 ")]
+    {
         assert_eq!(read(&format!("{before}{GOOD}{after}")), read(GOOD), "{before:?} {after:?}");
     }
     assert!(read(&format!("{GOOD}\0x")).is_err());

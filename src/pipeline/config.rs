@@ -1,10 +1,13 @@
 //! Every setting of the engine with its default and its reason, and which of them cannot work together.
 
 use crate::aggregate;
+use crate::budget::Budget;
 use crate::event::OrderPolicy;
 use crate::flush::{self, BatchKeys, LaneKeys};
+use crate::held::Held;
 use crate::store::Limits;
 use std::hash::{BuildHasher, Hash, Hasher};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The engine's settings. Names in messages are those of the command line.
@@ -120,6 +123,12 @@ impl Config {
             ));
         }
         Ok(())
+    }
+
+    /// The budget of one worker with these settings, with nothing held yet.
+    #[must_use]
+    pub fn held(&self) -> Arc<Held> {
+        Held::new(Budget::new(self.max_held_deliveries, self.max_held_bytes))
     }
 
     /// The retry deadline that suits a source: a little less than its lease, and never more than the default.

@@ -6,9 +6,10 @@ use crate::aggregate::{Added, Known};
 use crate::backoff::Backoff;
 use crate::event::{OrderPolicy, Poison, decode_with};
 use crate::flush::now;
+use crate::held::{Held, Reserved};
 use crate::progress::Progress;
-use crate::receipt::{Held, Receipt, Reserved};
-use crate::source::{Delivery, Source, SourceError};
+use crate::receipt::Receipt;
+use crate::source::{Delivery, RoomTaken, Source, SourceError};
 use crate::telemetry::Metric;
 use crate::watchdog::Sign;
 use futures::FutureExt;
@@ -88,7 +89,8 @@ impl Puller {
         loop {
             self.progress.store_works().await;
             let room = self.room().await;
-            let deliveries = stream.pull(room.deliveries()).await?;
+            let most = room.as_ref().map_or(self.most, Reserved::deliveries);
+            let deliveries = stream.pull(most).await?;
             if deliveries.is_empty() {
                 return Ok(());
             }
@@ -108,15 +110,18 @@ impl Puller {
         }
     }
 
-    /// Room for at least one delivery. A stream that fails meanwhile says so later.
-    async fn room(&self) -> Reserved {
+    /// Room for at least one delivery, unless the source has taken it. A stream that fails meanwhile says so later.
+    async fn room(&self) -> Option<Reserved> {
+        if self.source.room_taken() == RoomTaken::BySource {
+            return None;
+        }
         if let Some(room) = self.held.reserve(self.most).now_or_never() {
-            return room;
+            return Some(room);
         }
         self.sign.waits_for_room();
         let room = self.held.reserve(self.most).await;
         self.sign.rests();
-        room
+        Some(room)
     }
 
     /// Decodes and adds. What is known already is settled here.

@@ -30,7 +30,7 @@ impl Entries {
         let fates = Arc::new(Fates(Mutex::default()));
         let deliver = |(number, payload)| {
             fates.all().push(Fate::Left);
-            Delivery { payload, received_at: now, meta: None, ack: Ack::of_many(fates.clone(), number) }
+            Delivery { payload, received_at: now, meta: None, ack: Ack::of_many(fates.clone(), number), share: None }
         };
         let waiting = Mutex::new((0_u32..).zip(payloads).map(deliver).collect());
         Self { waiting, fates }

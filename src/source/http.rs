@@ -4,6 +4,7 @@
 use super::{ConnectError, Delivery, Source, SourceError, Stream};
 use crate::ack::{Ack, SettleMany, Settlement};
 use crate::event::Poison;
+use crate::held::Held;
 use async_trait::async_trait;
 use axum::body::Body;
 use axum::extract::State;
@@ -87,7 +88,7 @@ impl Source for Http {
         Some(self.shared.deadline)
     }
 
-    fn routes(&self) -> Option<Router> {
+    fn routes(&self, _: &Arc<Held>) -> Option<Router> {
         let events = post(post_events).layer(axum::extract::DefaultBodyLimit::max(MAX_BODY_BYTES));
         Some(Router::new().route("/v1/events", events).with_state(Arc::clone(&self.shared)))
     }
@@ -213,7 +214,7 @@ async fn hand_over(shared: &Shared, request: &Arc<Request>, events: Vec<(u32, By
     let received_at = SystemTime::now();
     for (line, payload) in events {
         let ack = Ack::of_many(request.clone(), line);
-        let delivery = Delivery { payload, received_at, meta: None, ack };
+        let delivery = Delivery { payload, received_at, meta: None, ack, share: None };
         if shared.open_streams.load(Ordering::Acquire) == 0 {
             // The worker does not take events: dropping says so.
             continue;

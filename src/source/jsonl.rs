@@ -110,7 +110,7 @@ impl Lines {
             }
             if !line.trim_ascii().is_empty() {
                 let ack = Ack::of_many(self.nobody.clone(), 0);
-                deliveries.push(Delivery { payload: line, received_at, meta: None, ack });
+                deliveries.push(Delivery { payload: line, received_at, meta: None, ack, share: None });
             }
         }
         deliveries

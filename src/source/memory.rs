@@ -214,6 +214,7 @@ impl Line {
             received_at: (self.0.config.received_at)(),
             meta,
             ack: Ack::one(Box::new(Token { shared: self.0.clone(), letter: Some(letter) })),
+            share: None,
         }
     }
 }

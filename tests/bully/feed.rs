@@ -105,7 +105,7 @@ impl Stream for Pull {
             self.held.hold();
             let held: Arc<dyn SettleMany> = self.held.clone();
             let (received_at, ack) = (SystemTime::UNIX_EPOCH, Ack::of_many(held, 0));
-            Delivery { payload: Bytes::from(self.next()), received_at, meta: None, ack }
+            Delivery { payload: Bytes::from(self.next()), received_at, meta: None, ack, share: None }
         };
         Ok((0..max).map(|_| delivery()).collect())
     }

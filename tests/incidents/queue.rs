@@ -236,6 +236,7 @@ impl Shared {
                 attempt: state.messages[message].attempts,
                 spent: false,
             })),
+            share: None,
         })
     }
 }

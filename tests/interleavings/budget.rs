@@ -1,6 +1,6 @@
 //! Reserving, holding and releasing at once: never more than there is room for, and whoever waits is told.
 
-use crate::buffer_sources::aggregate::Budget;
+use crate::buffer_sources::budget::{Budget, MadeRoom};
 use crate::doubles::Double;
 use shuttle::sync::{Condvar, Mutex};
 use shuttle::thread;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// A payload's bytes.
 const PAYLOAD: usize = 10;
 
-/// The budget, with the bell that the worker's waiters listen to.
+/// The budget, with the bells that the worker's waiters listen to.
 struct Scene {
     budget: Budget,
     max: usize,
@@ -18,31 +18,28 @@ struct Scene {
     /// does not see it.
     granted: AtomicUsize,
     bell: Bell,
+    bell_for_bytes: Bell,
 }
 
-/// Wakes all who listened before it rang.
+/// Wakes one who waits, or the next who will: as the worker's does.
 #[derive(Default)]
 struct Bell {
-    rung: Mutex<usize>,
+    rung: Mutex<bool>,
     ring: Condvar,
 }
 
 impl Bell {
-    fn listen(&self) -> usize {
-        *self.rung.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn ring(&self) {
-        if Double::TellsNobody.is_planted() {
+    fn ring(&self, is_due: bool) {
+        if !is_due || Double::TellsNobody.is_planted() {
             return;
         }
-        *self.rung.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-        self.ring.notify_all();
+        *self.rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.ring.notify_one();
     }
 
-    fn wait(&self, since: usize) {
+    fn wait(&self) {
         let mut rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
-        while *rung == since {
+        while !std::mem::take(&mut *rung) {
             rung = self.ring.wait(rung).unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -50,18 +47,26 @@ impl Bell {
 
 impl Scene {
     fn new(max: usize, max_bytes: usize) -> Self {
-        Self { budget: Budget::new(max, max_bytes), max, granted: AtomicUsize::new(0), bell: Bell::default() }
+        Self {
+            budget: Budget::new(max, max_bytes),
+            max,
+            granted: AtomicUsize::new(0),
+            bell: Bell::default(),
+            bell_for_bytes: Bell::default(),
+        }
     }
 
-    /// Reserves as the worker does: listens, looks, and waits when there is no room.
+    /// Reserves as the worker does: looks, waits when there is no room, and wakes the next where it leaves some.
     fn reserve(&self, most: usize) -> usize {
+        let mut waited = false;
         loop {
-            let since = self.bell.listen();
             let got = self.try_reserve(most);
             if got > 0 {
+                self.bell.ring(waited && self.budget.room() > 0);
                 return got;
             }
-            self.bell.wait(since);
+            self.bell.wait();
+            waited = true;
         }
     }
 
@@ -72,20 +77,37 @@ impl Scene {
         got
     }
 
+    /// Takes bytes as the worker does.
+    fn take(&self, bytes: usize) {
+        let mut waited = false;
+        while !self.budget.take_bytes(bytes) {
+            self.bell_for_bytes.wait();
+            waited = true;
+        }
+        self.bell_for_bytes.ring(waited && self.budget.has_bytes());
+    }
+
+    fn give(&self, bytes: usize) {
+        self.tell(self.budget.give_bytes(bytes));
+    }
+
+    fn tell(&self, made: MadeRoom) {
+        self.bell.ring(made.for_deliveries);
+        self.bell_for_bytes.ring(made.for_bytes);
+    }
+
     /// What came of a reservation is held before it is given back.
     fn hold(&self, reserved: usize, came: usize) {
         (0..came).for_each(|_| self.budget.hold(PAYLOAD));
         self.granted.fetch_sub(reserved - came, Ordering::Relaxed);
         self.budget.unreserve(reserved);
-        self.bell.ring();
+        self.bell.ring(self.budget.room() > 0);
     }
 
     fn release(&self, held: usize) {
         for _ in 0..held {
             self.granted.fetch_sub(1, Ordering::Relaxed);
-            if self.budget.release(PAYLOAD) {
-                self.bell.ring();
-            }
+            self.tell(self.budget.release(PAYLOAD));
         }
     }
 
@@ -139,6 +161,30 @@ pub(crate) fn a_waiter_while_two_lanes_settle() {
         scope.spawn(|| scene.release(1));
         let got = scene.reserve(1);
         scene.hold(got, 0);
+    });
+    scene.end();
+}
+
+/// A page and a body fill the bytes while the only delivery that may be held is there, and more of each wait.
+pub(crate) fn bytes_beside_deliveries() {
+    let scene = Scene::new(1, 600);
+    let got = scene.try_reserve(1);
+    scene.hold(got, got);
+    scene.take(100);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let got = scene.reserve(1);
+            scene.hold(got, got);
+            scene.release(got);
+        });
+        scope.spawn(|| {
+            scene.take(60);
+            scene.give(60);
+        });
+        scope.spawn(|| scene.give(100));
+        scene.take(30);
+        scene.give(30);
+        scene.release(1);
     });
     scene.end();
 }

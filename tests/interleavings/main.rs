@@ -1,4 +1,4 @@
-//! A model checker over what the threads of the buffer share. It compiles the sources of `src/aggregate.rs` over locks
+//! A model checker over what the threads of the buffer share. It compiles the sources of `src/aggregate.rs` and `src/budget.rs` over locks
 //! and counters of its own, runs small scenes in every order that their steps can take, and larger ones in many.
 //!
 //! `cargo test --test interleavings` runs all; after `--`, a part of a name chooses, and `--list` lists.
@@ -15,6 +15,7 @@ mod sync;
 #[allow(dead_code, unreachable_pub, unused_imports, reason = "a worker uses more of it than the checks do")]
 mod buffer_sources {
     pub(crate) mod aggregate;
+    pub(crate) mod budget;
 }
 
 use doubles::Double;
@@ -53,6 +54,7 @@ const CHECKS: &[Check] = &[
     ("no_room_is_granted_twice", budget::two_pullers, MANY),
     ("a_puller_that_waits_is_told_of_room", budget::pullers_who_wait_for_each_other, MANY),
     ("room_made_by_two_lanes_at_once_is_told", budget::a_waiter_while_two_lanes_settle, MANY),
+    ("room_for_bytes_is_told_while_deliveries_have_none", budget::bytes_beside_deliveries, MANY),
     ("whatever_a_crowd_reserves_there_is_room_for_it_and_nobody_waits_forever", budget::a_crowd, MANY),
 ];
 

@@ -92,7 +92,6 @@ async fn work(moment: Arc<Moment>, source: &str, store: &str) {
         .afterwards(at(true, true), at(false, true));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     eprintln!("http://{}", listener.local_addr().unwrap());
-    let routes = source.routes().unwrap_or_default();
     let shutdown = CancellationToken::new();
     let mut config = Config { lanes: Some(2), ..Config::default() };
     match moment.in_drain {
@@ -102,7 +101,9 @@ async fn work(moment: Arc<Moment>, source: &str, store: &str) {
     }
     config.flush.retry_deadline = Config::retry_deadline_for(source.max_lease());
     let progress = Arc::new(Progress::default());
-    let engine = pipeline::run(source, store, config, shutdown.clone(), Arc::clone(&progress));
+    let held = config.held();
+    let routes = source.routes(&held).unwrap_or_default();
+    let engine = pipeline::run_beside(held, source, store, config, shutdown.clone(), Arc::clone(&progress));
     let tell = async {
         while progress.counted().received < HELD_FOR_A_DRAIN {
             tokio::time::sleep(LOOK_EVERY).await;

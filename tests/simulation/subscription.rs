@@ -101,6 +101,7 @@ impl Open {
             received_at: wall_clock(self.broker.world.now()),
             meta,
             ack: Ack::one(Box::new(token)),
+            share: None,
         }
     }
 }

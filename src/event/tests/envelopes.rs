@@ -81,7 +81,8 @@ fn a_cloud_event_says_what_its_data_leaves_out() {
     assert_eq!(decoded(&event().to_string(), &attributes).as_deref(), Ok(PLAIN), "the data wins");
     assert!(decoded(&bare.to_string(), &attributes[1..]).unwrap_err().starts_with("eventId: missing"), "no mark");
     let mut pushed = push(&bare.to_string());
-    pushed["message"]["attributes"] = attributes.iter().cloned().collect::<std::collections::BTreeMap<_, _>>().into_iter().collect();
+    pushed["message"]["attributes"] =
+        attributes.iter().cloned().collect::<std::collections::BTreeMap<_, _>>().into_iter().collect();
     assert_eq!(shown(&pushed).as_deref(), Ok("+ p u @1796083200000000000 c2"));
     let version = decode(cloud_event(&bare).to_string().as_bytes(), OrderPolicy::Version, noon());
     assert_eq!(version.unwrap_err().field, "version", "a time is no version");
@@ -127,10 +128,7 @@ fn a_reason_names_the_place_in_the_envelope() {
         (cloud_event(&broken), format!("{missing} (in data of a CloudEvent)")),
         (push(&text), format!("{missing} (in message.data of a Pub/Sub push)")),
         (notification(&text), format!("{missing} (in Message of an SNS notification)")),
-        (
-            cloud_event(&push(&text)),
-            format!("{missing} (in message.data of a Pub/Sub push) (in data of a CloudEvent)"),
-        ),
+        (cloud_event(&push(&text)), format!("{missing} (in message.data of a Pub/Sub push) (in data of a CloudEvent)")),
         (without_data, "payload: missing (in message.data of a Pub/Sub push)".to_owned()),
         (no_base64, "payload: not Base64 (in message.data of a Pub/Sub push)".to_owned()),
         (json!({"specversion": "1.0", "id": "1"}), "payload: a CloudEvent without data".to_owned()),

@@ -211,6 +211,7 @@ mod tests {
             received_at: SystemTime::UNIX_EPOCH,
             meta: Some(Box::new(meta)),
             ack: Ack::of_many(Arc::new(Nobody), 0),
+            share: None,
         });
         assert_eq!((letter.message_id.as_str(), letter.subscription.as_deref()), ("9", Some("likes")));
         assert_eq!((letter.attempts, letter.dead_since), (Some(5), Some(SystemTime::UNIX_EPOCH)));

@@ -197,6 +197,7 @@ fn deliver(message: Message, handler: Handler, received_at: SystemTime) -> Deliv
         received_at,
         meta: Some(Box::new(meta)),
         ack: Ack::one(Box::new(Token(handler))),
+        share: None,
     }
 }
 

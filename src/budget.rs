@@ -1,12 +1,13 @@
-//! What the worker holds, counted from delivery to settling: likes and bytes, payloads and tokens included.
+//! What the worker holds, counted from when it arrives to its settling: deliveries, and bytes, with tokens, attributes and
+//! bookkeeping included.
 
 use crate::sync::{AtomicUsize, Ordering};
 
-/// What a delivery costs beside its payload: its token, its metadata and its place in the map and the line, as the
-/// memory benchmark measured them, rounded up.
-const DELIVERY_BYTES: usize = 512;
+/// What a delivery costs beside its bytes: its token, its metadata and its place in the map and the line, as the memory
+/// benchmark measured them, rounded up.
+pub const DELIVERY_BYTES: usize = 512;
 
-/// A fixed budget. It refuses nothing by itself: whoever pulls reserves room first, so that several who pull at once do
+/// A fixed budget. It refuses no delivery by itself: whoever pulls reserves room first, so that several who pull at once do
 /// not ask for the same room.
 #[derive(Debug)]
 pub struct Budget {
@@ -18,7 +19,17 @@ pub struct Budget {
     /// look as before, and then more is granted than there is. What was reserved counts twice for a moment, from when it
     /// is held until it is no longer reserved, and never not at all.
     taken: AtomicUsize,
+    /// Of deliveries, and of what is no delivery: a body that is being read, a page that is being answered.
     bytes: AtomicUsize,
+}
+
+/// For whom a release made room where there was none, so that whoever waits can be woken once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MadeRoom {
+    /// There is room for a delivery.
+    pub for_deliveries: bool,
+    /// There is room for bytes.
+    pub for_bytes: bool,
 }
 
 impl Budget {
@@ -65,21 +76,38 @@ impl Budget {
         self.taken.fetch_sub(deliveries, Ordering::AcqRel);
     }
 
-    /// Holds one delivery.
-    pub fn hold(&self, payload_bytes: usize) {
+    /// Holds one delivery of so many bytes.
+    pub fn hold(&self, bytes: usize) {
         self.taken.fetch_add(1, Ordering::AcqRel);
         self.deliveries.fetch_add(1, Ordering::AcqRel);
-        self.bytes.fetch_add(payload_bytes + DELIVERY_BYTES, Ordering::AcqRel);
+        self.bytes.fetch_add(bytes + DELIVERY_BYTES, Ordering::AcqRel);
     }
 
-    /// Lets go of one delivery that was held with the same `payload_bytes`. Answers whether this made room where
-    /// there was none, so that whoever waits can be woken once.
-    pub fn release(&self, payload_bytes: usize) -> bool {
-        let cost = payload_bytes + DELIVERY_BYTES;
+    /// Lets go of one delivery that was held with the same `bytes`.
+    pub fn release(&self, bytes: usize) -> MadeRoom {
+        let cost = bytes + DELIVERY_BYTES;
         let bytes = self.bytes.fetch_sub(cost, Ordering::AcqRel);
         self.deliveries.fetch_sub(1, Ordering::AcqRel);
         let was_full = self.taken.fetch_sub(1, Ordering::AcqRel) >= self.max_deliveries || bytes >= self.max_bytes;
-        was_full && self.room() > 0
+        MadeRoom { for_deliveries: was_full && self.room() > 0, for_bytes: self.falls_below(bytes, cost) }
+    }
+
+    /// Takes `bytes` that are no delivery. Answers whether there was room for any: as long as there is some, all are
+    /// granted, so that what is larger than the budget passes too, alone. So bytes exceed their bound by one grant at most.
+    pub fn take_bytes(&self, bytes: usize) -> bool {
+        let grant = |held| (held < self.max_bytes).then_some(held + bytes);
+        self.bytes.fetch_update(Ordering::AcqRel, Ordering::Acquire, grant).is_ok()
+    }
+
+    /// Gives back what was taken.
+    pub fn give_bytes(&self, bytes: usize) -> MadeRoom {
+        let for_bytes = self.falls_below(self.bytes.fetch_sub(bytes, Ordering::AcqRel), bytes);
+        MadeRoom { for_deliveries: for_bytes && self.room() > 0, for_bytes }
+    }
+
+    /// Whether bytes were at their bound, and are not once `less` are gone.
+    fn falls_below(&self, bytes: usize, less: usize) -> bool {
+        bytes >= self.max_bytes && bytes - less < self.max_bytes
     }
 
     /// Deliveries held now.
@@ -92,6 +120,18 @@ impl Budget {
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Acquire)
+    }
+
+    /// Whether there is room for bytes.
+    #[must_use]
+    pub fn has_bytes(&self) -> bool {
+        self.bytes() < self.max_bytes
+    }
+
+    /// Bytes that may be held.
+    #[must_use]
+    pub fn max_bytes(&self) -> usize {
+        self.max_bytes
     }
 }
 
@@ -106,8 +146,8 @@ mod tests {
         assert_eq!(budget.room(), 1);
         budget.hold(10);
         assert_eq!(budget.room(), 0);
-        assert!(budget.release(10));
-        assert!(!budget.release(10));
+        assert!(budget.release(10).for_deliveries);
+        assert!(!budget.release(10).for_deliveries);
         assert_eq!((budget.deliveries(), budget.bytes()), (0, 0));
     }
 
@@ -118,7 +158,7 @@ mod tests {
         budget.hold(10);
         budget.unreserve(6);
         assert_eq!((budget.room(), budget.reserve(9)), (5, 5));
-        assert!(budget.release(10), "nothing was left but this");
+        assert!(budget.release(10).for_deliveries, "nothing was left but this");
     }
 
     #[test]
@@ -126,5 +166,25 @@ mod tests {
         let budget = Budget::new(1_000, 4_096);
         budget.hold(5_000);
         assert_eq!(budget.room(), 0);
+        assert_eq!(budget.release(5_000), MadeRoom { for_deliveries: true, for_bytes: true });
+    }
+
+    #[test]
+    fn bytes_beside_deliveries_share_the_bound_and_what_is_larger_than_it_passes_alone() {
+        let budget = Budget::new(10, 1_000);
+        assert!(budget.take_bytes(5_000));
+        assert!(!budget.take_bytes(1));
+        assert_eq!(budget.room(), 0);
+        assert_eq!(budget.give_bytes(4_000), MadeRoom { for_deliveries: false, for_bytes: false });
+        assert_eq!(budget.give_bytes(1_000), MadeRoom { for_deliveries: true, for_bytes: true });
+        assert_eq!(budget.bytes(), 0);
+    }
+
+    #[test]
+    fn room_for_bytes_is_told_also_while_there_are_as_many_deliveries_as_there_may_be() {
+        let budget = Budget::new(1, 1_000);
+        budget.hold(10);
+        assert!(budget.take_bytes(600));
+        assert_eq!(budget.give_bytes(600), MadeRoom { for_deliveries: false, for_bytes: true });
     }
 }
