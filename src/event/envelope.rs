@@ -25,8 +25,11 @@ use time::format_description::well_known::Rfc3339;
 /// Envelopes that are looked into for a message id.
 const MAX_LAYERS: usize = 3;
 
-/// Attributes that are taken out of an envelope, at most. Pub/Sub has a limit of 100.
+/// Attributes that are taken out of an envelope, at most, and the longest of their names and values: Pub/Sub's limits.
+/// Whoever sends one over HTTP keeps to none, and a document of the quarantine has a limit.
 const MAX_ATTRIBUTES: usize = 100;
+const MAX_NAME_BYTES: usize = 256;
+const MAX_VALUE_BYTES: usize = 1_024;
 
 /// What is around an event that a broker has delivered over HTTP, as its own client would have said it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -136,7 +139,7 @@ pub(super) fn open(text: &str) -> Option<Result<Envelope<'_>, Poison>> {
             place: "Message of an SNS notification",
             defaults: Defaults::default(),
             outside: Outside {
-                message_id: string(marks.sns_message_id).map(Cow::into_owned),
+                message_id: message_id(marks.sns_message_id),
                 published_at: time(marks.sns_timestamp),
                 ..Outside::default()
             },
@@ -178,7 +181,7 @@ fn push<'a>(message: &Pushed<'a>, attempt: Option<&RawValue>) -> Result<Envelope
     };
     let defaults = Defaults { id: named("ce-id"), kind: named("ce-type"), time: named("ce-time") };
     let outside = Outside {
-        message_id: string(message.message_id).map(Cow::into_owned),
+        message_id: message_id(message.message_id),
         published_at: time(message.publish_time),
         attempt: attempt.and_then(|attempt| serde_json::from_str(attempt.get()).ok()),
         attributes,
@@ -212,6 +215,10 @@ fn string(value: Option<&RawValue>) -> Option<Cow<'_, str>> {
     serde_json::from_str(text).ok().map(Cow::Owned)
 }
 
+fn message_id(value: Option<&RawValue>) -> Option<String> {
+    string(value).filter(|id| !id.is_empty() && id.len() <= MAX_NAME_BYTES).map(Cow::into_owned)
+}
+
 fn bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
     match text {
         Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
@@ -227,7 +234,8 @@ fn attributes(value: Option<&RawValue>) -> Vec<(String, String)> {
     let all: BTreeMap<String, serde_json::Value> =
         value.and_then(|value| serde_json::from_str(value.get()).ok()).unwrap_or_default();
     let texts = all.into_iter().filter_map(|(name, value)| Some((name, value.as_str()?.to_owned())));
-    texts.take(MAX_ATTRIBUTES).collect()
+    let short = texts.filter(|(name, value)| name.len() <= MAX_NAME_BYTES && value.len() <= MAX_VALUE_BYTES);
+    short.take(MAX_ATTRIBUTES).collect()
 }
 
 /// Base64 as protobuf's JSON may have it: either alphabet, padded or not.

@@ -24,21 +24,29 @@ fn unpack(packed: &[u8], piece: usize, limit_bytes: u64) -> (Vec<u8>, Result<(),
     let mut text = Vec::new();
     let mut pieces = packed.chunks(piece);
     loop {
-        match pieces.next() {
-            Some(piece) => inflate.push(piece),
-            None => inflate.finish(),
-        }
+        let ended = match pieces.next() {
+            Some(piece) => {
+                inflate.push(piece);
+                false
+            }
+            None => {
+                inflate.finish();
+                true
+            }
+        };
         loop {
             match inflate.next_piece() {
                 Ok(Some(piece)) => {
                     assert!(piece.len() <= PIECE_BYTES);
                     text.extend_from_slice(piece);
                 }
-                Ok(None) if inflate.finished => return (text, Ok(())),
                 Ok(None) => break,
                 Err(error) => return (text, Err(error)),
             }
             assert!(inflate.held_bytes() < packed.len() + (10 << 20), "{} bytes", inflate.held_bytes());
+        }
+        if ended {
+            return (text, Ok(()));
         }
     }
 }
