@@ -34,8 +34,11 @@ pub fn lines(data: &[u8]) {
         }
     }
     agrees_with_a_plain_reading(text);
-    let expected: Vec<Bytes> =
-        cut(Framing::Objects, &file, file.len().max(1), MAX_RECORD_BYTES).0.into_iter().map(|record| record.payload).collect();
+    let expected: Vec<Bytes> = cut(Framing::Objects, &file, file.len().max(1), MAX_RECORD_BYTES)
+        .0
+        .into_iter()
+        .map(|record| record.payload)
+        .collect();
     if Coding::of(&file).is_none() {
         let mut pieces: VecDeque<Vec<u8>> = file[..near].chunks(BLOCK_BYTES / 2).map(<[u8]>::to_vec).collect();
         pieces.extend(file[near..].chunks(piece).map(<[u8]>::to_vec));

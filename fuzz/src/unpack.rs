@@ -10,7 +10,10 @@ pub fn unpack(data: &[u8]) {
     for coding in [Coding::Gzip, Coding::Zstd] {
         let whole = unpacked(coding, packed, packed.len().max(1));
         let pieces = unpacked(coding, packed, usize::from(*how) + 1);
-        assert!(whole.0 == pieces.0 && whole.1.is_ok() == pieces.1.is_ok(), "{:?} is not {:?}", pieces.1, whole.1);
+        assert_eq!(whole.1.is_ok(), pieces.1.is_ok(), "{:?} and {:?}", whole.1, pieces.1);
+        // What comes out last before a failure depends on the pieces.
+        let common = whole.0.len().min(pieces.0.len());
+        assert!(whole.0[..common] == pieces.0[..common] && (whole.1.is_err() || whole.0.len() == pieces.0.len()));
         assert!(whole.0.len() as u64 <= LIMIT_BYTES);
     }
 }
@@ -19,7 +22,10 @@ fn unpacked(coding: Coding, packed: &[u8], piece: usize) -> (Vec<u8>, Result<(),
     let mut inflate = Inflate::new(coding, LIMIT_BYTES);
     let mut text = Vec::new();
     for piece in packed.chunks(piece).map(Some).chain([None]) {
-        piece.map_or_else(|| inflate.finish(), |piece| inflate.push(piece));
+        match piece {
+            Some(piece) => inflate.push(piece),
+            None => inflate.finish(),
+        }
         loop {
             match inflate.next_piece() {
                 Ok(Some(piece)) => {

@@ -7,7 +7,9 @@ use crate::framing::{Framer, Framing, Record};
 use crate::inflate::{Coding, Inflate, InflateError};
 use async_trait::async_trait;
 use bytes::BytesMut;
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::SystemTime;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::{Mutex, Notify};
@@ -19,19 +21,29 @@ const BLOCK_BYTES: usize = 256 << 10;
 /// delivered and turns out to be poison.
 const MAX_RECORD_BYTES: usize = 10 << 20;
 
+/// Reasons told apart: they carry text from outside.
+const MAX_REASONS: usize = 1_000;
+
 type Reader = Box<dyn AsyncRead + Send + Sync + Unpin>;
 
 /// The records of a text as deliveries.
 pub struct Jsonl {
     name: String,
     reader: Mutex<Option<Reader>>,
+    refusals: Arc<Refusals>,
+    is_over: Arc<AtomicBool>,
 }
 
 impl Jsonl {
     /// Reads from anything; `name` stands for it in the quarantine.
     #[must_use]
     pub fn new(name: impl Into<String>, reader: impl AsyncRead + Send + Sync + Unpin + 'static) -> Self {
-        Self { name: name.into(), reader: Mutex::new(Some(Box::new(reader))) }
+        Self {
+            name: name.into(),
+            reader: Mutex::new(Some(Box::new(reader))),
+            refusals: Arc::default(),
+            is_over: Arc::default(),
+        }
     }
 
     /// Opens a file.
@@ -40,6 +52,19 @@ impl Jsonl {
     /// When it cannot be opened.
     pub async fn file(path: &std::path::Path) -> std::io::Result<Self> {
         Ok(Self::new(format!("file:{}", path.display()), tokio::fs::File::open(path).await?))
+    }
+
+    /// Whether all of it was delivered.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    /// The reason that most records were quarantined for, and how many.
+    #[must_use]
+    pub fn commonest_refusal(&self) -> Option<(String, u64)> {
+        let refusals = self.refusals.0.lock().unwrap_or_else(PoisonError::into_inner);
+        refusals.iter().max_by_key(|(_, times)| **times).map(|(reason, times)| (reason.clone(), *times))
     }
 }
 
@@ -63,7 +88,11 @@ impl Source for Jsonl {
             packing: Packing::Unknown,
             framer: Framer::new(Framing::Objects, MAX_RECORD_BYTES),
             place: Place::Middle,
-            delivered: Arc::new(Delivered(all_settled.clone())),
+            is_over: Arc::clone(&self.is_over),
+            delivered: Some(Arc::new(Delivered {
+                refusals: Arc::clone(&self.refusals),
+                all_settled: Arc::clone(&all_settled),
+            })),
             all_settled,
             failure: None,
         }))
@@ -78,7 +107,9 @@ struct Records {
     packing: Packing,
     framer: Framer,
     place: Place,
-    delivered: Arc<Delivered>,
+    is_over: Arc<AtomicBool>,
+    /// `None` after a failure.
+    delivered: Option<Arc<Delivered>>,
     all_settled: Arc<Notify>,
     failure: Option<SourceError>,
 }
@@ -99,17 +130,32 @@ enum Packing {
     Packed(Box<Inflate>),
 }
 
-/// Nobody delivers a record again, but all of them together are known to be settled or dropped when this is.
-struct Delivered(Arc<Notify>);
+/// Why records were quarantined, and how often.
+#[derive(Default)]
+struct Refusals(std::sync::Mutex<BTreeMap<String, u64>>);
+
+/// Nobody delivers a record again. All of them are settled or dropped when this is dropped.
+struct Delivered {
+    refusals: Arc<Refusals>,
+    all_settled: Arc<Notify>,
+}
 
 impl SettleMany for Delivered {
-    fn settled(&self, _: u32, _: &Settlement) {}
+    fn settled(&self, _: u32, how: &Settlement) {
+        let Settlement::Quarantined(poison) = how else { return };
+        let mut refusals = self.refusals.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let reason = poison.to_string();
+        if refusals.len() < MAX_REASONS || refusals.contains_key(&reason) {
+            *refusals.entry(reason).or_default() += 1;
+        }
+    }
+
     fn dropped(&self, _: u32) {}
 }
 
 impl Drop for Delivered {
     fn drop(&mut self) {
-        self.0.notify_one();
+        self.all_settled.notify_one();
     }
 }
 
@@ -118,7 +164,11 @@ impl Stream for Records {
     async fn pull(&mut self, max: usize) -> Result<Vec<Delivery>, SourceError> {
         while self.failure.is_none() {
             let deliveries = self.deliver(max);
-            if !deliveries.is_empty() || self.place == Place::Over {
+            if !deliveries.is_empty() {
+                return Ok(deliveries);
+            }
+            if self.place == Place::Over {
+                self.is_over.store(true, Ordering::Release);
                 return Ok(deliveries);
             }
             match self.unpack() {
@@ -142,10 +192,11 @@ fn ended(name: &str) -> SourceError {
 
 impl Records {
     fn deliver(&mut self, max: usize) -> Vec<Delivery> {
+        let Some(delivered) = &self.delivered else { return Vec::new() };
         let received_at = SystemTime::now();
         let records = std::iter::from_fn(|| self.framer.next_record()).take(max);
         let deliver = |Record { payload, .. }| {
-            let ack = Ack::of_many(self.delivered.clone(), 0);
+            let ack = Ack::of_many(delivered.clone(), 0);
             Delivery { payload, received_at, meta: None, ack, share: None }
         };
         records.map(deliver).collect()
@@ -201,7 +252,7 @@ impl Records {
     fn fail(&mut self, error: Box<dyn std::error::Error + Send + Sync>) {
         let message = format!("{} cannot be read further: {error}; what came before is counted", self.name);
         self.failure = Some(SourceError { transient: false, message, source: Some(error) });
-        self.delivered = Arc::new(Delivered(Arc::default()));
+        self.delivered = None;
     }
 }
 
