@@ -123,6 +123,9 @@ impl fmt::Debug for Like {
     }
 }
 
+/// Said of an event whose time lies too far ahead.
+const FROM_THE_FUTURE: &str = "more than ten minutes after the message was published";
+
 /// Why a delivery can never succeed. The text names the field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}")]
@@ -147,6 +150,12 @@ impl Poison {
     fn within(mut self, place: &str) -> Self {
         self.problem = format!("{} (in {place})", self.problem);
         self
+    }
+
+    /// Whether the event says that it happened later than is possible: a clock is wrong, the sender's or this machine's.
+    #[must_use]
+    pub fn is_from_the_future(&self) -> bool {
+        self.problem.starts_with(FROM_THE_FUTURE)
     }
 
     /// A like that the store refuses for good, alone in its batch.

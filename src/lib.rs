@@ -11,9 +11,10 @@
 //! | module | is |
 //! |---|---|
 //! | [`event`], [`membership`], [`batch`] | a like, the decision, what one commit carries; pure |
+//! | [`adapter_url`] | the one reading of adapter URLs, which shows no secret; pure |
 //! | [`ack`], [`backoff`], [`shard`] | tokens that are settled or dropped; full jitter; a lane's shard |
 //! | [`inflate`], [`framing`] | unpacking; where one event ends and the next begins in a text; pure |
-//! | [`budget`], [`held`] | what a worker may hold, and who waits for room |
+//! | [`budget`], [`held`], [`settled`] | what a worker may hold, and who waits for room; what it has settled lately |
 //! | [`source`] | the port where deliveries come from, and its adapters |
 //! | [`aggregate`] | the bounded buffer that folds likes per member and seals batches |
 //! | [`receipt`], [`progress`], [`telemetry`] | what travels with a like; the numbers; the metrics |
@@ -30,6 +31,7 @@
 //! [`pipeline::run`] runs a worker on any source and store; `examples/reader.rs` reads counts.
 
 pub mod ack;
+pub mod adapter_url;
 pub mod aggregate;
 pub mod backoff;
 pub mod batch;
@@ -52,6 +54,7 @@ pub mod reader;
 pub mod readmit;
 pub mod receipt;
 pub mod repair;
+pub mod settled;
 pub mod shard;
 pub mod source;
 pub mod store;

@@ -2,7 +2,7 @@
 
 use super::envelope::{self, Defaults};
 use super::wire::{Scalar, Wire};
-use super::{Like, MAX_FUTURE, MAX_ID_BYTES, OrderPolicy, Poison};
+use super::{FROM_THE_FUTURE, Like, MAX_FUTURE, MAX_ID_BYTES, OrderPolicy, Poison};
 use crate::framing::Refusal;
 use crate::inflate::{Coding, Inflate};
 use std::borrow::Cow;
@@ -144,7 +144,7 @@ impl Reader {
         let order = i64::try_from(time.unix_timestamp_nanos())
             .map_err(|_| Poison::new("occurredAt", "not in the years 1677 to 2262"))?;
         if order > nanos(self.seen_at).saturating_add(MAX_FUTURE.as_nanos() as i64) {
-            return Err(Poison::new("occurredAt", "more than ten minutes after the message was published"));
+            return Err(Poison::new("occurredAt", FROM_THE_FUTURE));
         }
         Ok(order)
     }
