@@ -72,7 +72,7 @@ fn without_padding(payload: &[u8]) -> &[u8] {
 fn is_envelope(object: &serde_json::Map<String, Value>) -> bool {
     let is_there = |name: &&str| object.get(*name).is_some_and(|value| !value.is_null());
     let marks = ["specversion", "subscription", "Type"];
-    !["eventId", "postId", "userId"].iter().any(|name| is_there(name)) && marks.iter().any(|name| is_there(name))
+    !["eventId", "postId", "userId"].iter().any(&is_there) && marks.iter().any(is_there)
 }
 
 fn tree_alone_refuses(error: &serde_json::Error) -> bool {
