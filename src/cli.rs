@@ -54,7 +54,7 @@ left to redelivery.";
 pub(crate) enum Command {
     /// The worker: pulls events, counts them, acknowledges them
     Run(run::Run),
-    /// Counts the events of a file, one JSON a line, through the same pipeline
+    /// Counts the events of a file through the same pipeline
     Replay(replay::Replay),
     /// Prints the derived count of posts
     Count(count::Count),
