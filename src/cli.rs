@@ -22,7 +22,7 @@ mod verify;
 
 use clap::{Args, Parser, Subcommand};
 use hotcount::adapter_url;
-use hotcount::store::{self, Counts, Repair, Store};
+use hotcount::store::{self, Access, Counts, Repair, Store};
 use std::process::ExitCode;
 use std::sync::Arc;
 use url::Url;
@@ -183,18 +183,22 @@ impl StoreArgs {
         Ok(store::connect(self.store.typed(), &self.options()).await?)
     }
 
-    pub(crate) async fn connect_repair(&self) -> anyhow::Result<Arc<dyn Repair>> {
-        Ok(store::connect_repair(self.store.typed(), &self.options()).await?)
+    /// For changing what is there: a store that is not there is not made.
+    pub(crate) async fn connect_existing(&self) -> anyhow::Result<Arc<dyn Store>> {
+        Ok(store::connect(self.store.typed(), &self.options_for(Access::Change)).await?)
     }
 
-    /// For reading, with this access.
-    #[cfg(feature = "embedded")]
-    pub(crate) async fn connect_counts_for(&self, access: store::Access) -> anyhow::Result<Arc<dyn Counts>> {
-        let options = store::Options { access, ..self.options() };
-        Ok(store::connect_counts(self.store.typed(), &options).await?)
+    /// For reading, and repairing where `access` says so: a store that is not there is not made.
+    pub(crate) async fn connect_repair(&self, access: Access) -> anyhow::Result<Arc<dyn Repair>> {
+        Ok(store::connect_repair(self.store.typed(), &self.options_for(access)).await?)
     }
 
+    /// For reading alone: nothing is made, and nothing changes.
     pub(crate) async fn connect_counts(&self) -> anyhow::Result<Arc<dyn Counts>> {
-        Ok(store::connect_counts(self.store.typed(), &self.options()).await?)
+        Ok(store::connect_counts(self.store.typed(), &self.options_for(Access::Read)).await?)
+    }
+
+    fn options_for(&self, access: Access) -> store::Options {
+        store::Options { access, ..self.options() }
     }
 }

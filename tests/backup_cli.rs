@@ -143,3 +143,24 @@ fn a_damaged_store_is_salvaged_and_compacted_by_name() {
     let counted = summary(&run(&["count", "p", "--verify", "--store", &store, "--json"]));
     assert_eq!(counted["count"].as_i64(), Some(300));
 }
+
+#[test]
+fn commands_that_read_or_change_make_no_store_where_there_is_none() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("mistyped");
+    let store = format!("embedded:{}", path.display());
+    let commands: [&[&str]; 6] = [
+        &["count", "p"],
+        &["verify"],
+        &["verify", "--fix", "--yes"],
+        &["quarantine", "list"],
+        &["quarantine", "purge", "--all", "--yes"],
+        &["quarantine", "replay", "--all", "--yes"],
+    ];
+    for command in commands {
+        let output = run(&[command, &["--store", &store]].concat());
+        assert_eq!(output.status.code(), Some(2), "{command:?}: {}", stdout(&output));
+        assert!(stderr(&output).contains("there is no store"), "{command:?}: {}", stderr(&output));
+        assert!(!path.exists(), "{command:?} made something");
+    }
+}

@@ -93,5 +93,5 @@ async fn connect(args: &StoreArgs) -> anyhow::Result<Arc<dyn Store>> {
             args.store
         );
     }
-    args.connect().await
+    args.connect_existing().await
 }
