@@ -3,8 +3,12 @@
 use super::output::line;
 use super::{Exit, StoreArgs};
 use clap::Args;
-use hotcount::store::embedded::{self, Copied};
 use hotcount::store::Counts;
+use hotcount::store::embedded::{self, Copied};
+<<<<<<< HEAD
+use hotcount::store::Counts;
+=======
+>>>>>>> main
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use serde_json::json;
 use std::path::PathBuf;
