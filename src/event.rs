@@ -170,16 +170,23 @@ pub fn decode(payload: &[u8], policy: OrderPolicy, seen_at: SystemTime) -> Resul
     };
     let (mut post_digits, mut user_digits) = (String::new(), String::new());
     let post = text_or_integer("postId", &wire.post_id, &mut post_digits)?;
-    if post.bytes().any(|byte| byte == b'/')
-        || post == "."
-        || post == ".."
-        || (post.len() >= 4 && post.starts_with("__") && post.ends_with("__"))
-    {
-        return Err(Poison::new("postId", "not a legal document id (no '/', not '.', '..' or '__…__')"));
-    }
+    check_post(post)?;
     let user = text_or_integer("userId", &wire.user_id, &mut user_digits)?;
     let order = order_of(&wire, policy, liked, seen_at)?;
     Ok(Like::new(post, user, event_id, liked, order))
+}
+
+/// Whether a post can have this id, in any store.
+///
+/// # Errors
+/// The reason why it cannot.
+pub fn check_post(post: &str) -> Result<(), Poison> {
+    checked_id("postId", post)?;
+    let reserved = post.len() >= 4 && post.starts_with("__") && post.ends_with("__");
+    if post.bytes().any(|byte| byte == b'/') || post == "." || post == ".." || reserved {
+        return Err(Poison::new("postId", "not a legal document id (no '/', not '.', '..' or '__…__')"));
+    }
+    Ok(())
 }
 
 fn order_of(wire: &Wire<'_>, policy: OrderPolicy, liked: bool, seen_at: SystemTime) -> Result<i64, Poison> {
