@@ -4,6 +4,7 @@
 //! Shutdown: stop pulling → seal → flush under a deadline of its own → settle and confirm acks → report what was left
 //! to redelivery.
 
+mod check;
 mod config;
 mod confirm;
 mod lanes;

@@ -85,6 +85,26 @@ pub struct SourceError {
     pub source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
+/// What a finding of [`Source::check`] means for the worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weight {
+    /// Nothing, or nothing new, can arrive while it lasts: the worker is not ready.
+    NothingArrives,
+    /// Deliveries come, and something will go wrong some day. It is said in the log.
+    Advice,
+}
+
+/// Something about the place that deliveries come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What it is about, such as `topic`. No two findings of one check share it.
+    pub name: &'static str,
+    /// What was found and what to do, in a sentence.
+    pub told: String,
+    /// What it means.
+    pub weight: Weight,
+}
+
 /// Where deliveries come from.
 #[async_trait]
 pub trait Source: Send + Sync {
@@ -121,6 +141,15 @@ pub trait Source: Send + Sync {
     /// looks like one that has nothing to bring.
     async fn answers(&self) -> Result<(), SourceError> {
         Ok(())
+    }
+
+    /// What is wrong with the place that deliveries come from. Asked at the start and every few minutes, for somebody else
+    /// may change it. What this account may not look at is no finding.
+    ///
+    /// # Errors
+    /// When it cannot be looked at now. What was found before stands.
+    async fn check(&self) -> Result<Vec<Finding>, SourceError> {
+        Ok(Vec::new())
     }
 
     /// Returns when every settled delivery has been acknowledged as far as the source can tell. Called once, at the end

@@ -38,13 +38,13 @@ impl Place {
             admin: format!("http://{host}/v1/projects/{project}"),
         };
         let topic = |id: &str| format!("projects/{project}/topics/{id}");
-        let policy = json!({"deadLetterTopic": topic("likes-topic-dead-letters"), "maxDeliveryAttempts": 5});
-        let likes = json!({"topic": topic("likes-topic"), "ackDeadlineSeconds": 10, "deadLetterPolicy": policy});
-        let inspect = json!({"topic": topic("likes-topic-dead-letters"), "ackDeadlineSeconds": 10});
+        let policy = json!({"deadLetterTopic": topic("likes-dead-letters"), "maxDeliveryAttempts": 5});
+        let likes = json!({"topic": topic("likes"), "ackDeadlineSeconds": 10, "deadLetterPolicy": policy});
+        let inspect = json!({"topic": topic("likes-dead-letters"), "ackDeadlineSeconds": 10});
         for (path, body) in [
-            ("topics/likes-topic", json!({})),
-            ("topics/likes-topic-dead-letters", json!({})),
-            ("subscriptions/likes-topic-dead-letters-inspect", inspect),
+            ("topics/likes", json!({})),
+            ("topics/likes-dead-letters", json!({})),
+            ("subscriptions/likes-dead-letters-inspect", inspect),
             ("subscriptions/likes", likes),
         ] {
             place.send(reqwest::Client::new().put(format!("{}/{path}", place.admin)), body).await;
@@ -108,7 +108,7 @@ fn ids(rows: &[Value]) -> Vec<String> {
 async fn dead_letters_are_shown_given_back_sent_again_and_counted_once() {
     let Some(place) = Place::new("dead-letters").await else { return };
     let like = r#"{"eventId":"e","type":"like.added","postId":"p","userId":"u","occurredAt":"2026-01-01T00:00:00Z"}"#;
-    place.publish("likes-topic", &[like, "rubbish"]).await;
+    place.publish("likes", &[like, "rubbish"]).await;
     let first = loop {
         let listed = lines(&place.while_refusing(&["list", "--limit", "2", "--wait-s", WAIT_S]).await);
         if listed.len() == 2 {
@@ -158,15 +158,15 @@ async fn dead_letters_are_shown_given_back_sent_again_and_counted_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dead_letter_that_the_topic_does_not_take_stays_with_its_reason() {
     let Some(place) = Place::new("refused-letters").await else { return };
-    let letters = "likes-topic-dead-letters";
+    let letters = "likes-dead-letters";
     place.publish(letters, &["given up"]).await;
     let mut open = DeadLetters::open(&place.source, None, 10).await.unwrap();
     // The first stream there is: nothing keeps the letter from it.
     let pulled = open.pull(10, Duration::from_secs(120)).await.unwrap();
     assert_eq!(pulled.len(), 1);
-    place.send(reqwest::Client::new().delete(format!("{}/topics/likes-topic", place.admin)), json!({})).await;
+    place.send(reqwest::Client::new().delete(format!("{}/topics/likes", place.admin)), json!({})).await;
     let refused = open.redrive(pulled).await.remove(0).expect_err("the topic is gone");
-    assert!(refused.contains("/topics/likes-topic does not take it"), "{refused}");
+    assert!(refused.contains("/topics/likes does not take it"), "{refused}");
     open.close().await;
     let kept = PubSub::connect(&place.source.replace("/likes?", &format!("/{letters}-inspect?"))).await.unwrap();
     let delivered = kept.open(0).await.unwrap().pull(10).await.unwrap();
@@ -186,7 +186,7 @@ async fn a_source_without_dead_letters_is_a_sentence_that_says_what_to_do() {
     for words in ["/subscriptions/elsewhere", "run `hotcount setup --source pubsub://", "with --subscription"] {
         assert!(stderr(&missing).contains(words), "{}", stderr(&missing));
     }
-    let topic = place.admin.split_once("/v1/").unwrap().1.to_owned() + "/topics/likes-topic";
+    let topic = place.admin.split_once("/v1/").unwrap().1.to_owned() + "/topics/likes";
     let plain = reqwest::Client::new().put(format!("{}/subscriptions/plain", place.admin));
     place.send(plain, json!({"topic": topic})).await;
     let without = run(&["dead-letters", "list", "--source", &place.source.replace("/likes?", "/plain?")]);

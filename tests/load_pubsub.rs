@@ -4,6 +4,7 @@
 
 mod support;
 
+use google_cloud_pubsub::model::Subscription;
 use hotcount::load::drive::{Config as Drive, Ended, Watch, drive};
 use hotcount::load::target;
 use hotcount::load::{Config, Faults, Plan};
@@ -76,11 +77,36 @@ async fn a_topic_that_is_not_there_is_given_up_at_once_with_what_to_do() {
     let Some(host) = emulators::pubsub() else { return };
     assert!(Access::new(Some(&host)).is_emulator());
     let url = format!("pubsub://{PROJECT}/{}?emulator={host}", emulators::unique("nowhere"));
-    let target = target::connect(&url).await.expect("a client");
+    let why = given_up(&url).await;
+    let command = format!("`hotcount setup --source {} --store URL`", url.split('?').next().unwrap());
+    assert!(why.contains(&command), "{why}");
+}
+
+#[tokio::test]
+async fn who_sends_to_a_subscription_is_told_the_topic_that_it_has() {
+    let mut topic_path = String::new();
+    let named = |subscription: Subscription| {
+        topic_path.clone_from(&subscription.topic);
+        subscription
+    };
+    let Some(topic) = publish::Topic::new(named).await else { return };
+    let url = format!("pubsub://{PROJECT}/{}?emulator={}", topic.subscription, topic.host);
+    let why = given_up(&url).await;
+    let topic_id = topic_path.rsplit('/').next().expect("a path");
+    assert!(why.contains(&format!("send to pubsub://{PROJECT}/{topic_id}")), "{why}");
+    let topics = Access::new(Some(&topic.host)).topics().await.expect("a client");
+    topics.delete_topic().set_topic(&topic_path).send().await.expect("it is there");
+    let why = given_up(&url).await;
+    assert!(why.contains("was deleted"), "{why}");
+}
+
+/// Why nothing could be sent to `url`.
+async fn given_up(url: &str) -> String {
+    let target = target::connect(url).await.expect("a client");
     let plan = Plan::new(Config { messages: 10, ..Config::default() }).expect("can be");
     let watch = Watch::default();
     let ended = drive(&plan, &*target, &Drive::default(), &CancellationToken::new(), &watch).await;
-    let Ended::GaveUp(why) = ended else { panic!("{ended:?}") };
-    assert!(why.contains("hotcount setup"), "{why}");
     assert_eq!((watch.accepted(), watch.retries()), (0, 0));
+    let Ended::GaveUp(why) = ended else { panic!("{ended:?}") };
+    why
 }

@@ -35,7 +35,7 @@ fn place(name: &str) -> Option<Place> {
         let output = run(&["setup", "--source", &source, "--store", &store]);
         assert!(output.status.success(), "{}", stderr(&output));
     }
-    Some(Place { publish: format!("http://{pubsub}/v1/projects/{project}/topics/likes-topic:publish"), source, store })
+    Some(Place { publish: format!("http://{pubsub}/v1/projects/{project}/topics/likes:publish"), source, store })
 }
 
 /// A project of the test's own whose subscription has no retry policy: a killed worker's messages come back when their
@@ -44,9 +44,9 @@ async fn place_without_backoff(name: &str) -> Option<Place> {
     let (firestore, pubsub) = (firestore()?, pubsub()?);
     let project = unique(name);
     let admin = format!("http://{pubsub}/v1/projects/{project}");
-    let topic = format!("projects/{project}/topics/likes-topic");
+    let topic = format!("projects/{project}/topics/likes");
     for (path, body) in [
-        ("topics/likes-topic", serde_json::json!({})),
+        ("topics/likes", serde_json::json!({})),
         ("subscriptions/likes", serde_json::json!({"topic": topic, "ackDeadlineSeconds": 10})),
     ] {
         let made = reqwest::Client::new().put(format!("{admin}/{path}")).body(body.to_string()).send().await.unwrap();
@@ -55,7 +55,7 @@ async fn place_without_backoff(name: &str) -> Option<Place> {
     Some(Place {
         source: format!("pubsub://{project}/likes?emulator={pubsub}&streams=1&extension_s=10"),
         store: format!("firestore://{project}?emulator={firestore}"),
-        publish: format!("{admin}/topics/likes-topic:publish"),
+        publish: format!("{admin}/topics/likes:publish"),
     })
 }
 
@@ -123,6 +123,55 @@ async fn a_worker_killed_in_the_middle_is_replaced_and_the_count_is_exact() {
     assert_eq!((count, drift), (members, 0), "whole batches");
     let _worker = Worker::start(&["--source", &place.with_many_streams(), "--store", &place.store]);
     until("all are counted", (users as i64, users as i64, 0), || counts(&place));
+}
+
+/// The commands of the README's "Pub/Sub and Firestore for real", one after the other.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_whole_way_of_the_readme_works_with_the_names_that_it_shows() {
+    let (Some(firestore), Some(pubsub)) = (firestore(), pubsub()) else { return };
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
+    let (_, section) = readme.split_once("### Pub/Sub and Firestore for real").expect("the README has it");
+    let (_, block) = section.split_once("```sh\n").expect("its commands");
+    let (block, _) = block.split_once("```").expect("they end");
+    let project = unique("readme");
+    let expected = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{project}.jsonl"));
+    let commands: Vec<Vec<String>> = block
+        .lines()
+        .filter_map(|line| line.strip_prefix("hotcount "))
+        .map(|line| line.split(" #").next().unwrap_or_default().trim_end_matches([' ', '&']))
+        .map(|line| {
+            let here = line.replace("expected.jsonl", expected.to_str().unwrap());
+            here.split_whitespace()
+                .map(|word| match word.split_once("://PROJECT") {
+                    Some(("pubsub", rest)) => format!("pubsub://{project}{rest}?emulator={pubsub}"),
+                    Some((scheme, rest)) => format!("{scheme}://{project}{rest}?emulator={firestore}"),
+                    None => word.to_owned(),
+                })
+                .collect()
+        })
+        .collect();
+    let names: Vec<&str> = commands.iter().map(|command| command[0].as_str()).collect();
+    assert_eq!(names, ["setup", "setup", "run", "load", "load", "count", "verify"], "{block}");
+    let mut worker = None;
+    for command in commands {
+        let arguments: Vec<&str> = command.iter().map(String::as_str).collect();
+        match arguments[..] {
+            ["run", ref rest @ ..] => {
+                let address = rest.iter().position(|word| *word == "--http").expect("where it listens");
+                let rest = [&rest[..address], &rest[address + 2..]].concat();
+                worker = Some(Worker::start(&rest));
+            }
+            ["load", "check", ..] => {
+                until("every post counts what the load expects", Some(0), || run(&arguments).status.code())
+            }
+            _ => {
+                let output = run(&arguments);
+                assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}{}", stdout(&output), stderr(&output));
+            }
+        }
+    }
+    drop(worker);
+    std::fs::remove_file(expected).unwrap();
 }
 
 #[test]

@@ -6,7 +6,8 @@ use clap::Args;
 
 #[derive(Debug, Args)]
 pub(crate) struct Setup {
-    /// The source to set up: pubsub://PROJECT/SUBSCRIPTION[?topic=TOPIC&exactly_once=true]
+    /// The source to set up: pubsub://PROJECT/SUBSCRIPTION[?topic=TOPIC&exactly_once=true]. The topic is called as the
+    /// subscription unless it is given; one that exists keeps its topic
     #[arg(long, env = "HOTCOUNT_SOURCE", default_value = "http:", value_name = "URL")]
     source: String,
     #[command(flatten)]

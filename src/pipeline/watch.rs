@@ -1,6 +1,7 @@
-//! The watchdog's task: look, ask the source whether it answers, say what stands still.
+//! The watchdog's task: look, ask the source whether it answers and what is wrong with it, say what stands still.
 
 use super::Work;
+use super::check::Checks;
 use crate::flush::now;
 use crate::progress::Progress;
 use crate::source::Source;
@@ -23,8 +24,18 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Looks until something will never move again, and answers with that.
+    /// Looks until something will never move again, and answers with that. A check of the source that takes long delays
+    /// no look.
     pub(super) async fn run(self) -> String {
+        let checks = Checks::new(Arc::clone(&self.source), Arc::clone(&self.progress));
+        tokio::select! {
+            biased;
+            standstill = self.look() => standstill,
+            never = checks.run() => match never {},
+        }
+    }
+
+    async fn look(self) -> String {
         let mut watchdog = Watchdog::default();
         let mut source = Silence::default();
         let mut tick = tokio::time::interval(LOOK_EVERY);

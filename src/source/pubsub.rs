@@ -5,6 +5,7 @@
 //! subscription's retry backoff. Every nack and every lease that runs out is a delivery attempt.
 
 mod access;
+mod check;
 pub mod dead_letters;
 mod failure;
 mod options;
@@ -14,13 +15,13 @@ mod stream;
 pub use access::Access;
 pub use options::Options;
 
-use super::{ConnectError, Source, SourceError, Stream};
+use super::{ConnectError, Finding, Source, SourceError, Stream};
 use async_trait::async_trait;
+use check::Unseen;
 use failure::Patience;
 use futures::FutureExt;
 use futures::future::join_all;
 use google_cloud_pubsub::client::Subscriber;
-use google_cloud_pubsub::model::Subscription;
 use google_cloud_pubsub::subscriber::{MessageStream, ShutdownToken};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -106,35 +107,17 @@ impl PubSub {
     }
 }
 
-/// Looks at the subscription. An account that may consume it need not be allowed to look: then its streams will tell,
-/// and the answer is `false`.
+/// Looks at the subscription and refuses one that cannot be used. An account that may consume it need not be allowed to
+/// look: then its streams will tell, and the answer is `false`.
 async fn look(options: &Options, access: &Access) -> Result<bool, String> {
-    let admin = access.subscriptions().await.map_err(|e| failure::no_client(&e, access))?;
-    match admin.get_subscription().set_subscription(options.subscription_path()).send().await {
-        Ok(subscription) => unfit(&subscription, options).map_or(Ok(true), Err),
-        Err(error) if failure::is_permission_denied(&error) => Ok(false),
-        Err(error) => Err(failure::sentence(&error, options, access)),
-    }
-}
-
-/// Why a subscription that exists cannot be used.
-fn unfit(subscription: &Subscription, options: &Options) -> Option<String> {
-    let delivers_elsewhere = subscription.push_config.as_ref().is_some_and(|push| !push.push_endpoint.is_empty())
-        || subscription.bigquery_config.is_some()
-        || subscription.cloud_storage_config.is_some()
-        || subscription.bigtable_config.is_some();
-    if delivers_elsewhere {
-        return Some("the subscription delivers to somewhere else: use one of delivery type pull".to_owned());
-    }
-    if subscription.detached {
-        return Some("the subscription is detached from its topic: delete it and run `hotcount setup`".to_owned());
-    }
-    match options.exactly_once {
-        Some(wanted) if wanted != subscription.enable_exactly_once_delivery => Some(format!(
-            "its exactly-once delivery is {}, and the URL asks for {wanted}: run `hotcount setup` with this URL",
-            subscription.enable_exactly_once_delivery
-        )),
-        _ => None,
+    match check::look(options, access).await {
+        Ok(subscription) => {
+            let unfit =
+                check::cannot_be_pulled(&subscription).or_else(|| check::other_delivery(&subscription, options));
+            unfit.map_or(Ok(true), Err)
+        }
+        Err(Unseen::NotAllowed) => Ok(false),
+        Err(Unseen::Missing(told) | Unseen::NoAnswer(told)) => Err(told),
     }
 }
 
@@ -161,14 +144,22 @@ impl Source for PubSub {
         Ok(Box::new(stream::PubSubStream::new(self.0.clone(), number, client)))
     }
 
-    /// Looks at the subscription, on a connection of its own. When it answers again after it did not, every stream opens
-    /// anew: the connections of before may be dead, and the client library takes them for quiet.
+    async fn check(&self) -> Result<Vec<Finding>, SourceError> {
+        check::check(&self.0.options, &self.0.access).await
+    }
+
+    /// Looks at the subscription, on a connection of its own. When Pub/Sub answers again after it did not, every stream
+    /// opens anew: the connections of before may be dead, and the client library takes them for quiet. Whatever it says
+    /// is an answer.
     async fn answers(&self) -> Result<(), SourceError> {
-        let answer = look(&self.0.options, &self.0.access).await;
-        if self.0.silent.swap(answer.is_err(), Ordering::AcqRel) && answer.is_ok() {
+        let silent = match check::look(&self.0.options, &self.0.access).await {
+            Err(Unseen::NoAnswer(message)) => Some(message),
+            Ok(_) | Err(Unseen::NotAllowed | Unseen::Missing(_)) => None,
+        };
+        if self.0.silent.swap(silent.is_some(), Ordering::AcqRel) && silent.is_none() {
             self.0.reopen.send_replace(());
         }
-        answer.map(drop).map_err(|message| SourceError { transient: true, message, source: None })
+        silent.map_or(Ok(()), |message| Err(SourceError { transient: true, message, source: None }))
     }
 
     async fn close(&self) {

@@ -9,6 +9,7 @@ mod failures;
 mod faults;
 mod modelled;
 mod poison;
+mod source_checks;
 mod watchdog;
 
 use faults::{Fault, Faulty};

@@ -109,8 +109,8 @@ impl Place {
                 }
             }
             Made::Plain => {
-                let topic = format!("projects/{}/topics/likes-topic", place.project);
-                place.put("topics/likes-topic", json!({})).await;
+                let topic = format!("projects/{}/topics/likes", place.project);
+                place.put("topics/likes", json!({})).await;
                 place.put("subscriptions/likes", json!({"topic": topic, "ackDeadlineSeconds": 10})).await;
             }
         }
@@ -189,7 +189,7 @@ impl Place {
         let mut ids = Vec::new();
         for payloads in payloads.chunks(PUBLISHED_AT_ONCE) {
             let messages: Vec<_> = payloads.iter().map(|p| json!({"data": BASE64.encode(p)})).collect();
-            let request = reqwest::Client::new().post(format!("{}/topics/likes-topic:publish", self.admin()));
+            let request = reqwest::Client::new().post(format!("{}/topics/likes:publish", self.admin()));
             let answer = request.body(json!({"messages": messages}).to_string()).send().await.unwrap();
             let answer: Value = serde_json::from_str(&answer.text().await.unwrap()).unwrap();
             let published = answer["messageIds"].as_array().unwrap_or_else(|| panic!("{answer}"));

@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use std::future::{pending, poll_fn};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, JoinSet};
@@ -171,12 +172,19 @@ async fn serve(socket: TcpStream, shared: Arc<Shared>) -> Result<(), Failure> {
     }
 }
 
-/// Administrators of Pub/Sub speak HTTP/1: their connection passes whole, or waits for ever, or breaks.
+/// Administrators of Pub/Sub speak HTTP/1: their connection passes whole, or is refused, or waits for ever, or breaks.
 async fn serve_http(mut socket: TcpStream, shared: Arc<Shared>) -> Result<(), Failure> {
     match shared.verdict("HTTP", &[]) {
         Verdict::Pass => {
             let mut server = TcpStream::connect(&shared.upstream).await?;
             tokio::io::copy_bidirectional(&mut socket, &mut server).await?;
+            Ok(())
+        }
+        Verdict::Refuse(status) => {
+            let mut asked = [0; 4_096];
+            while socket.read(&mut asked).await? > 0 {
+                socket.write_all(status.http().as_bytes()).await?;
+            }
             Ok(())
         }
         Verdict::HoldRequest | Verdict::HoldAnswer => pending().await,

@@ -44,20 +44,41 @@ impl PubSub {
         Ok(Self { publisher, name: format!("pubsub://{project}/{topic}"), access })
     }
 
+    fn missing(&self) -> String {
+        format!("there is no topic {} at {}", self.name, self.access.place())
+    }
+
+    /// What to do when there is no topic of the name: perhaps it is a subscription's, whose topic has another one.
+    async fn advice(&self) -> String {
+        let (project, id) = self.place();
+        let make = format!("make it with `hotcount setup --source {} --store URL`", self.name);
+        let Ok(admin) = self.access.subscriptions().await else { return make };
+        let path = format!("projects/{project}/subscriptions/{id}");
+        let Ok(subscription) = admin.get_subscription().set_subscription(path).send().await else { return make };
+        match subscription.topic.strip_prefix("projects/").and_then(|path| path.split_once("/topics/")) {
+            Some((project, topic)) => {
+                format!("the subscription {id} has another topic: send to pubsub://{project}/{topic}")
+            }
+            None => format!(
+                "the topic of the subscription {id} was deleted: delete the subscription when it is empty, and run \
+                 `hotcount setup --source {} --store URL`",
+                self.name
+            ),
+        }
+    }
+
+    /// Project and topic.
+    fn place(&self) -> (&str, &str) {
+        self.name.trim_start_matches("pubsub://").split_once('/').unwrap_or_default()
+    }
+
     fn failed(&self, error: &PublishError) -> (bool, String) {
         let PublishError::Rpc(error) = error else {
             return (true, format!("{} did not take a message ({error})", self.name));
         };
         let said = error.status().map_or_else(|| error.to_string(), |status| status.message.clone());
         match error.status().map(|status| status.code) {
-            Some(Code::NotFound) => (
-                false,
-                format!(
-                    "there is no topic {} at {}: make it with `hotcount setup` ({said})",
-                    self.name,
-                    self.access.place()
-                ),
-            ),
+            Some(Code::NotFound) => (false, format!("{} ({said})", self.missing())),
             Some(Code::PermissionDenied | Code::Unauthenticated) => (
                 false,
                 format!("this account may not publish to {}: grant it roles/pubsub.publisher ({said})", self.name),
@@ -123,6 +144,11 @@ impl Target for PubSub {
                 }
                 None => error = Some(SendError { transient, message, left: Some(vec![place]) }),
             }
+        }
+        if let Some(error) = &mut error
+            && error.message.starts_with(&self.missing())
+        {
+            error.message += &format!(": {}", self.advice().await);
         }
         error.map_or_else(|| Ok(Accepted::default()), Err)
     }

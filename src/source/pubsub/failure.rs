@@ -51,11 +51,6 @@ pub(super) fn no_client(error: &client_builder::Error, access: &Access) -> Strin
     format!("no client for {} could be made: {error}", access.place())
 }
 
-/// An account that may not do this.
-pub(super) fn is_permission_denied(error: &Error) -> bool {
-    code(error) == Some(Code::PermissionDenied)
-}
-
 /// The failure, and what to do.
 pub(super) fn sentence(error: &Error, options: &Options, access: &Access) -> String {
     let Options { project, subscription, .. } = options;

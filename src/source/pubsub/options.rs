@@ -28,7 +28,8 @@ pub struct Options {
     pub idle: Duration,
     /// `emulator`: `HOST:PORT` of an emulator; goes before `PUBSUB_EMULATOR_HOST`.
     pub emulator: Option<String>,
-    /// `topic`: the topic that `hotcount setup` subscribes to, an id or `projects/PROJECT/topics/TOPIC`.
+    /// `topic`: the topic that `hotcount setup` subscribes to, an id or `projects/PROJECT/topics/TOPIC`; where it is not
+    /// given, one that is called as the subscription.
     pub topic: Option<String>,
     /// `exactly_once`: whether the subscription must have exactly-once delivery; either will do where it is not given.
     /// The counts do not need it; it saves redeliveries, in one region and for more latency.

@@ -7,6 +7,7 @@ mod commands;
 mod wanted;
 
 pub use commands::commands;
+pub(super) use wanted::{FEW_ATTEMPTS, MAX_ATTEMPTS};
 
 use super::failure;
 use super::{Access, Options};
@@ -37,15 +38,15 @@ impl Config {
         Ok(Self { options, access })
     }
 
-    /// `projects/PROJECT/topics/TOPIC`. Where the URL does not name it, it is called as the subscription with `-topic`
-    /// after it. [`setup`] keeps the topic of a subscription that exists.
+    /// `projects/PROJECT/topics/TOPIC`. Where the URL does not name it, it is called as the subscription, so that one name
+    /// says where likes are sent and where they are pulled. [`setup`] keeps the topic of a subscription that exists.
     #[must_use]
     pub fn topic(&self) -> String {
         let Options { project, subscription, topic, .. } = &self.options;
         match topic {
             Some(path) if path.starts_with("projects/") => path.clone(),
             Some(id) => format!("projects/{project}/topics/{id}"),
-            None => format!("projects/{project}/topics/{subscription}-topic"),
+            None => format!("projects/{project}/topics/{subscription}"),
         }
     }
 }

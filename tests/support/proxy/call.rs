@@ -31,6 +31,19 @@ impl Status {
         Self { details: Some(details), ..self }
     }
 
+    /// The answer of Google's JSON over HTTP, for the codes that a test refuses an administrator with.
+    pub(super) fn http(&self) -> String {
+        let (number, name) = match self.code {
+            5 => (404, "NOT_FOUND"),
+            7 => (403, "PERMISSION_DENIED"),
+            _ => (503, "UNAVAILABLE"),
+        };
+        let text = self.text;
+        let body = format!(r#"{{"error":{{"code":{number},"message":"{text}","status":"{name}"}}}}"#);
+        let length = body.len();
+        format!("HTTP/1.1 {number} {name}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}")
+    }
+
     pub(super) fn headers(&self) -> HeaderMap {
         use base64::Engine;
         let mut headers = HeaderMap::new();

@@ -64,9 +64,9 @@ mod tests {
     }
 
     #[test]
-    fn a_topic_is_named_after_the_subscription_unless_the_url_names_it() {
+    fn a_topic_is_called_as_the_subscription_unless_the_url_names_it() {
         let topic = |url: &str| Config::from_url(url).unwrap().topic();
-        assert_eq!(topic("pubsub://demo/likes"), "projects/demo/topics/likes-topic");
+        assert_eq!(topic("pubsub://demo/likes"), "projects/demo/topics/likes");
         assert_eq!(topic("pubsub://demo/likes?topic=posts"), "projects/demo/topics/posts");
         assert_eq!(topic("pubsub://demo/likes?topic=projects/other/topics/posts"), "projects/other/topics/posts");
     }

@@ -16,7 +16,11 @@ pub(super) const MAX_BACKOFF_S: i64 = 600;
 
 /// The most that Pub/Sub offers. Poison is quarantined at once, so what is delivered so often was never poison: it
 /// suffered from an outage and deserves every chance.
-pub(super) const MAX_ATTEMPTS: i32 = 100;
+pub(in super::super) const MAX_ATTEMPTS: i32 = 100;
+
+/// Fewer are worth a warning. Google's default is 5: five workers killed with the same message in hand, or an outage that
+/// drops it five times, and a healthy like is a dead letter.
+pub(in super::super) const FEW_ATTEMPTS: i32 = 20;
 
 /// How many days a message waits for a worker: Pub/Sub's default.
 pub(super) const RETENTION_DAYS: i64 = 7;
