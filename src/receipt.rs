@@ -54,3 +54,51 @@ impl Receipt {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget::{Budget, DELIVERY_BYTES};
+
+    struct Nobody;
+
+    impl crate::ack::SettleMany for Nobody {
+        fn settled(&self, _: u32, _: &Settlement) {}
+        fn dropped(&self, _: u32) {}
+    }
+
+    fn delivery(share: Option<Share>) -> Delivery {
+        let meta = Meta {
+            message_id: Some("m".repeat(100)),
+            attributes: vec![("k".repeat(1_000), "v".repeat(20_000)); 5],
+            ..Meta::default()
+        };
+        let ack = Ack::of_many(Arc::new(Nobody), 0);
+        Delivery {
+            payload: vec![0; 10].into(),
+            received_at: SystemTime::UNIX_EPOCH,
+            meta: Some(Box::new(meta)),
+            ack,
+            share,
+        }
+    }
+
+    #[test]
+    fn attributes_and_the_message_id_count_in_the_budget_until_the_delivery_is_settled() {
+        let held = Held::new(Budget::new(10, 1 << 20));
+        let receipt = Receipt::new(delivery(None), &held);
+        let bytes = held.budget().bytes();
+        assert!(bytes >= 10 + 100 + 5 * 21_000 + DELIVERY_BYTES, "{bytes}");
+        receipt.settle(&Settlement::Counted);
+        assert_eq!(held.budget().bytes(), 0);
+    }
+
+    #[test]
+    fn what_its_source_has_taken_is_not_taken_again() {
+        let held = Held::new(Budget::new(10, 1 << 20));
+        let receipt = Receipt::new(delivery(Some(Share::new(&held, 7))), &held);
+        assert_eq!((held.budget().deliveries(), held.budget().bytes()), (1, 7 + DELIVERY_BYTES));
+        drop(receipt);
+        assert_eq!((held.budget().deliveries(), held.budget().bytes()), (0, 0));
+    }
+}

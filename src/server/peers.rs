@@ -304,7 +304,8 @@ mod tests {
     async fn each_thing_that_a_peer_does_has_its_own_deadline() {
         let limits = Limits::default();
         let one_more = Duration::from_secs(1);
-        let begin: [(&str, fn(&Peer), Duration); 5] = [
+        type Case = (&'static str, fn(&Peer), Duration);
+        let begin: [Case; 5] = [
             ("head", |_| (), limits.head),
             ("body", Peer::is_to_send, limits.body),
             ("answer", Peer::is_answered, limits.answer),
