@@ -147,6 +147,9 @@ fn document(dice: &mut Dice<'_>, name: String) -> Document {
         ("publishTime", ValueType::TimestampValue(timestamp(dice))),
         ("receivedAt", ValueType::TimestampValue(timestamp(dice))),
         ("deliveryAttempt", int(dice)),
+        ("v", ValueType::IntegerValue(1 + i64::from(dice.byte() > 0xF0))),
+        ("identity", text("member")),
+        ("layout", ValueType::IntegerValue(1)),
     ];
     let fields = fields.into_iter().filter_map(|(field, right)| {
         let value = match dice.byte() {

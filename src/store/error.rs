@@ -66,7 +66,19 @@ pub struct StoreError {
     pub source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
+/// Documents named in one message; the class has all of them.
+const NAMED: usize = 3;
+
 impl StoreError {
+    /// Likes that cannot be decided; at least one.
+    #[must_use]
+    pub fn undecidable(those: Vec<Undecidable>) -> Self {
+        let named: Vec<String> = those.iter().take(NAMED).map(Undecidable::to_string).collect();
+        let more = those.len().saturating_sub(NAMED);
+        let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+        Self::new(ErrorClass::Undecidable(those), named.join("; ") + &more)
+    }
+
     /// A failure of the given class.
     pub fn new(class: ErrorClass, message: impl Into<String>) -> Self {
         Self { class, message: message.into(), source: None }

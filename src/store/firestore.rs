@@ -1,30 +1,34 @@
 //! The Firestore store: exact counts without a read lock, by write preconditions alone.
 //!
 //! `address` says where documents are, `document` what is in them, `apply` is the one commit, `read` counts and lists,
-//! `repair` corrects a drift, `quarantine` keeps poison, `setup` is what an administrator declares once, `billing` is
-//! what it costs, and `rpc` is the seam to the service. Nothing below `flush` tries an RPC again, and nothing here spawns.
+//! `repair` corrects a drift, `quarantine` keeps poison and `poison` is a document of it, `settings` is what workers agree on,
+//! `setup` is what an administrator declares once, `billing` is what it costs, and `rpc` is the seam to the service. Nothing below `flush` tries an RPC again, and nothing here spawns.
 
 mod address;
 mod apply;
 pub mod billing;
 mod document;
+mod poison;
 mod quarantine;
 mod read;
 mod repair;
 pub mod rpc;
+mod settings;
 pub mod setup;
 
 pub use address::{Address, BATCH_KEY_LIFETIME, MembersBy, PREFIX, member_id};
 pub use billing::Billed;
 
 use super::{
-    Applied, Attempt, ConnectError, Counts, Depth, ErrorClass, Examined, Limits, Listing, Options, PageSize,
+    Applied, Attempt, ConnectError, Counts, Depth, ErrorClass, Examined, LAYOUT, Limits, Listing, Options, PageSize,
     QuarantinePage, Quarantined, Repair, Repaired, Settings, Store, StoreError, Tally,
 };
+use crate::adapter_url::shown;
 use crate::batch::{Batch, BatchKey};
 use crate::event::Like;
 use async_trait::async_trait;
 use billing::Bill;
+use document::Layout;
 use gcloud_sdk::google::firestore::v1::batch_get_documents_request::ConsistencySelector;
 use gcloud_sdk::google::firestore::v1::batch_get_documents_response::Result as Got;
 use gcloud_sdk::google::firestore::v1::{BatchGetDocumentsRequest, CommitRequest, Document, Write};
@@ -57,6 +61,8 @@ pub struct Firestore {
     address: Address,
     rpc: Arc<dyn Rpc>,
     bill: Bill,
+    /// The version of the layout that it knows.
+    layout: Layout,
     /// Whether the last batch met more stored memberships than it is worth finding one by one. Only a hint: it chooses
     /// between two correct ways, so a twin that sees an old value loses time and nothing else.
     met_many: AtomicBool,
@@ -71,7 +77,7 @@ impl Firestore {
     /// credentials, or the database is missing or in Datastore mode.
     pub async fn connect(url: &str, options: &Options) -> Result<Self, ConnectError> {
         let address = Address::parse(url, &options.consumer, std::env::var("FIRESTORE_EMULATOR_HOST").ok())?;
-        let unavailable = |problem: String| ConnectError::Unavailable { url: url.to_owned(), problem };
+        let unavailable = |problem: String| ConnectError::Unavailable { url: shown(url), problem };
         let reach = match address.emulator() {
             Some(host) => format!("the Firestore emulator at {host}"),
             None => "firestore.googleapis.com".to_owned(),
@@ -119,7 +125,14 @@ impl Firestore {
     /// The store over any implementation of the RPCs, unchecked.
     #[must_use]
     pub fn over(rpc: Arc<dyn Rpc>, address: Address) -> Self {
-        Self { address, rpc, bill: Bill::default(), met_many: AtomicBool::new(false) }
+        Self { address, rpc, bill: Bill::default(), layout: Layout(LAYOUT), met_many: AtomicBool::new(false) }
+    }
+
+    /// The store as a hotcount that knows the layout up to `version` has it: it writes that one into every document, and
+    /// answers [`StoredFault::Newer`](super::StoredFault::Newer) for documents beyond it.
+    #[must_use]
+    pub fn knowing(self, version: i64) -> Self {
+        Self { layout: Layout(version), ..self }
     }
 
     /// What this adapter has been billed for since it was opened.
@@ -221,16 +234,18 @@ impl Store for Firestore {
     async fn membership(&self, post: &str, user: &str) -> Result<Option<Like>, StoreError> {
         let name = self.address.member(&member_id(post, user));
         let found = self.get(vec![name.clone()], None).await.map_err(failure)?;
-        found.get(&name).map(|document| document::read_member(document, post, user)).transpose()
+        let Some(document) = found.get(&name) else { return Ok(None) };
+        let like = document::read_member(self.layout, document, post, user);
+        like.map(Some).map_err(|fault| document::unreadable(&name, fault))
     }
 
     async fn agree(&self, settings: &Settings) -> Result<Settings, StoreError> {
-        Ok(settings.clone())
+        self.keep_settings(settings).await
     }
 
     async fn probe(&self, key: BatchKey) -> Result<(), StoreError> {
         let expire_at = SystemTime::now() + self.address.batch_key_lifetime();
-        let write = document::write_key(self.address.batch(key), Applied::default(), 0, expire_at);
+        let write = document::write_key(self.layout, self.address.batch(key), Applied::default(), 0, expire_at);
         match self.commit(vec![write]).await {
             Ok(()) => Ok(()),
             // An earlier try of it, whose answer was lost.

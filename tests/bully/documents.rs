@@ -83,8 +83,11 @@ impl State {
         let mut document = updated(write).clone();
         let name = document.name.clone();
         let before = self.documents.get(&name);
-        if write.update_mask.is_some() {
+        if let Some(mask) = &write.update_mask {
+            let written = std::mem::take(&mut document.fields);
             document.fields = before.map(|before| before.fields.clone()).unwrap_or_default();
+            document.fields.retain(|field, _| !mask.field_paths.contains(field));
+            document.fields.extend(written.into_iter().filter(|(field, _)| mask.field_paths.contains(field)));
         }
         if name.contains("/hotcountLikes/") {
             self.liked += i64::from(is_liked(&document)) - i64::from(before.is_some_and(is_liked));

@@ -134,25 +134,6 @@ async fn two_adapters_that_commit_the_same_batch_at_once_report_one_outcome() {
 }
 
 #[tokio::test]
-async fn a_membership_that_something_else_wrote_is_trouble_for_its_own_like_alone() {
-    let Some(place) = Place::new("spoiled") else { return };
-    let store = place.store().await;
-    let name = place.address().member(&member_id("post", "user-1"));
-    let document = Document { name, ..Default::default() };
-    let write = Write { operation: Some(Operation::Update(document)), ..Default::default() };
-    let request =
-        CommitRequest { database: place.address().database_path(), writes: vec![write], ..Default::default() };
-    place.grpc().await.commit(request).await.expect("it is written");
-    let error = store.apply(&batch(likes("post", 0..3)), Attempt::first(1)).await.expect_err("it is spoiled");
-    assert_eq!(error.class, ErrorClass::BatchCannotWork);
-    assert!(error.to_string().contains(&member_id("post", "user-1")), "{error}");
-    let mut healthy = likes("post", 0..1);
-    healthy.extend(likes("post", 2..3));
-    assert_eq!(apply(&store, healthy).await.applied, 2);
-    assert_eq!(tally(&store, "post").await, (2, 1, 2));
-}
-
-#[tokio::test]
 async fn a_member_that_others_keep_writing_is_named_after_the_second_refusal() {
     let Some(place) = Place::new("contended") else { return };
     let (store, faults) = place.faulty().await;

@@ -1,30 +1,33 @@
 //! What is written where, and how it is read back.
 
+use super::kept::poison;
+use super::outside::int;
 use super::*;
-use hotcount::store::PageSize;
+use hotcount::store::{LAYOUT, PageSize};
 
 #[tokio::test]
 async fn the_documents_have_exactly_the_fields_of_the_layout() {
     let Some(place) = Place::new("layout") else { return };
     let store = place.store().await;
-    let (address, grpc) = (place.address(), place.grpc().await);
+    let address = place.address();
     let one = Batch::new(
         key(),
         vec![Like::new("post-1", "user-7", "e1", true, 5), Like::new("post-1", "user-8", "e2", false, 6)],
     );
     store.apply(&one, Attempt::first(9)).await.expect("it is applied");
-    store.quarantine(&[poison("0123", b"bad".to_vec())]).await.expect("it is kept");
+    store.quarantine(&[poison("0123", vec![7; 1_000_000])]).await.expect("it is kept");
     let (liked, removed) = (member_id("post-1", "user-7"), member_id("post-1", "user-8"));
     assert_eq!(liked, "7d2dc7378b92dd56e073e15d853c1135");
     let root = address.root();
-    let expected: [(String, &[&str]); 5] = [
-        (format!("hotcountLikes/{liked}"), &["cell", "eventId", "liked", "order", "post", "updatedAt", "user"]),
-        (format!("hotcountLikes/{removed}"), &["eventId", "liked", "order", "post", "updatedAt", "user"]),
-        ("posts/post-1/hotcountShards/9".to_owned(), &["count"]),
+    let expected: [(String, &[&str]); 6] = [
+        (format!("hotcountLikes/{liked}"), &["cell", "eventId", "liked", "order", "post", "updatedAt", "user", "v"]),
+        (format!("hotcountLikes/{removed}"), &["eventId", "liked", "order", "post", "updatedAt", "user", "v"]),
+        ("posts/post-1/hotcountShards/9".to_owned(), &["count", "v"]),
         (
             format!("hotcountBatches/like-counter:{}", one.key()),
-            &["applied", "duplicates", "expireAt", "posts", "processedAt", "stale"],
+            &["applied", "duplicates", "expireAt", "posts", "processedAt", "stale", "v"],
         ),
+        ("hotcountQuarantine/like-counter:0123/parts/0".to_owned(), &["data", "v"]),
         (
             "hotcountQuarantine/like-counter:0123".to_owned(),
             &[
@@ -37,19 +40,13 @@ async fn the_documents_have_exactly_the_fields_of_the_layout() {
                 "receivedAt",
                 "size",
                 "source",
+                "v",
             ],
         ),
     ];
     for (path, fields) in expected {
-        let request = BatchGetDocumentsRequest {
-            database: address.database_path(),
-            documents: vec![format!("{root}/{path}")],
-            ..Default::default()
-        };
-        let answers = grpc.batch_get(request).await.expect("it answers");
-        let Some(Got::Found(document)) = answers.into_iter().find_map(|answer| answer.result) else {
-            panic!("{path} is missing");
-        };
+        let document = place.find(&format!("{root}/{path}")).await.unwrap_or_else(|| panic!("{path} is missing"));
+        assert_eq!(document.fields["v"], int(LAYOUT), "{path}");
         let names: BTreeSet<&str> = document.fields.keys().map(String::as_str).collect();
         assert_eq!(names.into_iter().collect::<Vec<_>>(), fields, "{path}");
         if path.ends_with(&liked) {
@@ -119,20 +116,6 @@ async fn posts_are_listed_both_ways_in_the_order_of_their_bytes() {
     }
     for post in posts {
         assert_eq!(tally(&store, post).await, (6, 3, 6), "{post}");
-    }
-}
-
-fn poison(id: &str, data: Vec<u8>) -> Quarantined {
-    Quarantined {
-        id: id.to_owned(),
-        reason: "postId: empty".to_owned(),
-        data: data.into(),
-        attributes: vec![("__x__".to_owned(), "1".to_owned()), (String::new(), "2".to_owned())],
-        source: "pubsub://demo/likes".to_owned(),
-        message_id: Some("77".to_owned()),
-        published_at: None,
-        received_at: UNIX_EPOCH + Duration::from_micros(1_700_000_000_000_001),
-        delivery_attempt: Some(3),
     }
 }
 

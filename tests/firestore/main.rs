@@ -5,10 +5,14 @@
 mod commits;
 mod cost;
 mod faults;
+mod kept;
 mod layout;
+mod outside;
 mod repairs;
+mod stored;
 #[path = "../support/mod.rs"]
 mod support;
+mod versions;
 
 use faults::{Faults, When};
 use gcloud_sdk::google::firestore::v1::batch_get_documents_response::Result as Got;

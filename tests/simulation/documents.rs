@@ -112,8 +112,14 @@ impl State {
         let before = self.now(&wanted.name).cloned();
         let mut document = match (&write.update_mask, &before) {
             (Some(mask), Some(before)) => {
-                assert!(mask.field_paths.is_empty(), "the simulation knows only the empty mask");
-                Document::clone(before)
+                let mut document = Document::clone(before);
+                for field in &mask.field_paths {
+                    match wanted.fields.get(field) {
+                        Some(value) => document.fields.insert(field.clone(), value.clone()),
+                        None => document.fields.remove(field),
+                    };
+                }
+                document
             }
             _ => wanted.clone(),
         };
@@ -124,6 +130,9 @@ impl State {
                 Some(TransformType::SetToServerValue(_)) => ValueType::TimestampValue(timestamp(time)),
                 Some(TransformType::Increment(Value { value_type: Some(ValueType::IntegerValue(by)) })) => {
                     ValueType::IntegerValue(int(&document, &transform.field_path) + by)
+                }
+                Some(TransformType::Maximum(Value { value_type: Some(ValueType::IntegerValue(least)) })) => {
+                    ValueType::IntegerValue(int(&document, &transform.field_path).max(*least))
                 }
                 other => panic!("the simulation knows no such transform: {other:?}"),
             };

@@ -2,11 +2,11 @@
 //! decided from the same reading one is refused as a whole, and decides again from what the other has written.
 
 use super::address::member_id;
-use super::document::{Known, read_key, read_member, write_key, write_member, write_shard};
+use super::document::{Known, Layout, read_key, read_member, undecidable, write_key, write_member, write_shard};
 use super::{Firestore, class_of, failure, is_refusal};
 use crate::batch::Batch;
 use crate::membership::{Decision, decide};
-use crate::store::{Applied, Attempt, ErrorClass, StoreError};
+use crate::store::{Applied, Attempt, ErrorClass, StoreError, Undecidable};
 use gcloud_sdk::google::firestore::v1::{Document, Write};
 use gcloud_sdk::tonic::{Code, Status};
 use std::collections::HashMap;
@@ -40,6 +40,8 @@ struct Seen {
     revealed: usize,
     /// Places that a twin has changed since they were read.
     changed: Vec<usize>,
+    /// Places whose memberships cannot be read.
+    undecidable: Vec<Undecidable>,
 }
 
 impl Firestore {
@@ -48,17 +50,17 @@ impl Firestore {
     pub(super) async fn apply_batch(&self, batch: &Batch, attempt: Attempt) -> Result<Applied, StoreError> {
         let key = self.address.batch(batch.key());
         let mut members = Members::of(self, batch);
-        let all: Vec<usize> = (0..batch.likes().len()).collect();
+        let likes = batch.likes().len();
+        let all: Vec<usize> = (0..likes).collect();
         if attempt.resuming {
             // Alone first: mostly it is there, and then nothing else needs to be read.
             let found = self.get(vec![key.clone()], None).await.map_err(failure)?;
             if let Some(document) = found.get(&key) {
-                return read_key(document);
+                return Ok(read_key(document, likes));
             }
         }
         if attempt.resuming || self.met_many.load(Ordering::Relaxed) {
-            let found = self.get(members.names.clone(), None).await.map_err(failure)?;
-            members.see(batch, &all, &found)?;
+            self.read_all(&mut members, batch).await?;
         }
         let mut wrong_guesses = 0;
         let mut raced = false;
@@ -90,9 +92,16 @@ impl Firestore {
             names.extend(places.iter().map(|place| members.names[*place].clone()));
             let found = self.get(names, None).await.map_err(failure)?;
             if let Some(document) = found.get(&key) {
-                return read_key(document);
+                return Ok(read_key(document, likes));
             }
-            let mut seen = members.see(batch, &places, &found)?;
+            let mut seen = members.see(self.layout, batch, &places, &found);
+            if !seen.undecidable.is_empty() {
+                if places.len() < likes {
+                    // The others that cannot be read either are named with it, rather than one by one.
+                    self.read_all(&mut members, batch).await?;
+                }
+                return Err(StoreError::undecidable(seen.undecidable));
+            }
             // What was there when the commit was refused and is not there now was deleted in between.
             if let Some(place) = named
                 && members.known[place] == Known::Missing
@@ -126,6 +135,14 @@ impl Firestore {
         }
     }
 
+    /// Reads the memberships of all members.
+    async fn read_all(&self, members: &mut Members, batch: &Batch) -> Result<(), StoreError> {
+        let all: Vec<usize> = (0..members.names.len()).collect();
+        let found = self.get(members.names.clone(), None).await.map_err(failure)?;
+        let seen = members.see(self.layout, batch, &all, &found);
+        if seen.undecidable.is_empty() { Ok(()) } else { Err(StoreError::undecidable(seen.undecidable)) }
+    }
+
     /// Decides every like by what is known, and makes the writes of it: the key, the memberships, and one increment for
     /// each post whose count changes, all on the lane's shard. Old deltas are never sent again; this is asked anew.
     fn plan(&self, batch: &Batch, shard: u16, key: &str, members: &Members) -> Plan {
@@ -150,13 +167,13 @@ impl Firestore {
                     Decision::Write { delta } => {
                         applied.applied += 1;
                         sum += i64::from(delta);
-                        writes.push(write_member(&self.address, &members.ids[place], like, known));
+                        writes.push(write_member(&self.address, self.layout, &members.ids[place], like, known));
                     }
                 }
                 place += 1;
             }
             if sum != 0 {
-                increments.push(write_shard(self.address.shard(likes[0].post(), &shard), sum));
+                increments.push(write_shard(self.layout, self.address.shard(likes[0].post(), &shard), sum));
             }
         }
         if writes.is_empty() {
@@ -165,7 +182,7 @@ impl Firestore {
         writes.append(&mut increments);
         let expire_at = SystemTime::now() + self.address.batch_key_lifetime();
         // First, so that a refusal names the key rather than a member when this batch had committed.
-        writes.insert(0, write_key(key.to_owned(), applied, posts, expire_at));
+        writes.insert(0, write_key(self.layout, key.to_owned(), applied, posts, expire_at));
         Plan { applied, writes }
     }
 
@@ -194,16 +211,22 @@ impl Members {
     }
 
     /// Takes in what was found for `places`.
-    fn see(&mut self, batch: &Batch, places: &[usize], found: &HashMap<String, Document>) -> Result<Seen, StoreError> {
+    fn see(&mut self, layout: Layout, batch: &Batch, places: &[usize], found: &HashMap<String, Document>) -> Seen {
         let mut seen = Seen::default();
         for &place in places {
-            let like = &batch.likes()[place];
-            let now = match found.get(&self.names[place]) {
+            let (like, name) = (&batch.likes()[place], &self.names[place]);
+            let now = match found
+                .get(name)
+                .map(|document| (document, read_member(layout, document, like.post(), like.user())))
+            {
                 None => Known::Missing,
-                Some(document) => Known::Stored {
-                    like: read_member(document, like.post(), like.user())?,
-                    update_time: document.update_time.unwrap_or_default(),
-                },
+                Some((document, Ok(like))) => {
+                    Known::Stored { like, update_time: document.update_time.unwrap_or_default() }
+                }
+                Some((_, Err(fault))) => {
+                    seen.undecidable.push(undecidable(place, name, fault));
+                    continue;
+                }
             };
             match (&self.known[place], &now) {
                 (Known::Assumed, Known::Stored { .. }) => seen.revealed += 1,
@@ -213,6 +236,6 @@ impl Members {
             }
             self.known[place] = now;
         }
-        Ok(seen)
+        seen
     }
 }

@@ -1,7 +1,7 @@
 //! Counts and posts, read at one time.
 
 use super::address::{CELL_DIGITS, MembersBy, cell_post};
-use super::document::{read_shard, text, text_of, value};
+use super::document::{Layout, read_shard, text, text_of, undecidable, value};
 use super::{Firestore, failure};
 use crate::store::{Depth, ErrorClass, StoreError, Tally};
 use futures::future::try_join_all;
@@ -36,7 +36,7 @@ impl Firestore {
             Depth::Shards => None,
             Depth::ShardsAndMembers => Some(self.now().await?),
         };
-        let mut tally = sum(&self.read_shards(post, read_time).await?)?;
+        let mut tally = sum(self.layout, &self.read_shards(post, read_time).await?)?;
         if let Some(read_time) = read_time {
             tally.members = Some(self.count_members(post, read_time).await?);
         }
@@ -162,14 +162,14 @@ impl Firestore {
     /// The posts of all liked memberships, read once.
     async fn scan_posts(&self, after: Option<&str>, limit: usize) -> Result<Vec<String>, StoreError> {
         let query = StructuredQuery {
-            select: Some(Projection { fields: vec![by("post")] }),
+            select: Some(Projection { fields: vec![by("cell"), by("post")] }),
             from: collection(self.address.likes(), false),
             r#where: Some(is_liked()),
             ..Default::default()
         };
         let mut posts = BTreeSet::new();
         for document in self.query(self.address.root(), query, None, "list posts").await? {
-            let post = text_of(&document, "post")?;
+            let Some(post) = post_of(&document) else { continue };
             if after.is_none_or(|after| post > after) && !posts.contains(post) {
                 posts.insert(post.to_owned());
             }
@@ -196,8 +196,10 @@ impl Firestore {
         };
         let documents = self.query(self.address.root(), query, None, "list posts").await?;
         let Some(document) = documents.first() else { return Ok(None) };
-        let post = text_of(document, "post")?.to_owned();
-        Ok(text_of(document, "cell")?.strip_prefix(&prefix).map(|at| (at.to_owned(), post)))
+        let cell =
+            text_of(document, "cell").map_err(|_| odd("a membership was found by a cell that it does not have"))?;
+        let place = cell.strip_prefix(&prefix);
+        Ok(place.map(|at| (at.to_owned(), post_of(document).unwrap_or(at).to_owned())))
     }
 
     /// All documents of a query, at one time where one is given.
@@ -222,12 +224,22 @@ impl Firestore {
 }
 
 /// The tally of shard documents.
-pub(super) fn sum(shards: &[Document]) -> Result<Tally, StoreError> {
+pub(super) fn sum(layout: Layout, shards: &[Document]) -> Result<Tally, StoreError> {
     let mut tally = Tally { shards: shards.len() as u64, ..Tally::default() };
+    let mut faults = Vec::new();
     for shard in shards {
-        tally.count = tally.count.saturating_add(read_shard(shard)?);
+        match read_shard(layout, shard) {
+            Ok(count) => tally.count = tally.count.saturating_add(count),
+            Err(fault) => faults.push(undecidable(0, &shard.name, fault)),
+        }
     }
-    Ok(tally)
+    if faults.is_empty() { Ok(tally) } else { Err(StoreError::undecidable(faults)) }
+}
+
+/// The post of a membership, which stands in its `cell` too. A membership that says it nowhere is nobody's.
+fn post_of(document: &Document) -> Option<&str> {
+    let in_cell = || text_of(document, "cell").ok()?.split_once(':').map(|(_, post)| post);
+    text_of(document, "post").ok().or_else(in_cell)
 }
 
 /// One collection, or all collections of that name anywhere below.
@@ -275,6 +287,6 @@ fn both(filters: [Filter; 2]) -> Filter {
 }
 
 /// An answer that breaks the service's own contract. Asking again may help, and nothing was written.
-fn odd(what: &str) -> StoreError {
+pub(super) fn odd(what: &str) -> StoreError {
     StoreError::new(ErrorClass::Unknown, what)
 }

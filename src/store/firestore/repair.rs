@@ -5,13 +5,12 @@
 //! was read, so of two operators with one reading, or of a first try that arrives late and a second one, one is refused.
 
 use super::address::REPAIR;
-use super::document::{int, read_shard, replace_if};
+use super::document::{read_shard, unreadable, write_repair};
 use super::read::sum;
 use super::{Firestore, failure, is_refusal};
 use crate::store::{Examined, Repaired, StoreError};
 use gcloud_sdk::google::firestore::v1::precondition::ConditionType;
 use gcloud_sdk::prost_types::Timestamp;
-use std::collections::HashMap;
 
 impl Firestore {
     /// See the port.
@@ -20,11 +19,14 @@ impl Firestore {
         let shards = self.read_shards(post, Some(read_time)).await?;
         let name = self.address.shard(post, REPAIR);
         let repair = shards.iter().find(|shard| shard.name == name);
-        let mut tally = sum(&shards)?;
+        let mut tally = sum(self.layout, &shards)?;
         tally.members = Some(self.count_members(post, read_time).await?);
         Ok(Examined {
             tally,
-            repaired: repair.map_or(Ok(0), read_shard)?,
+            repaired: match repair {
+                None => 0,
+                Some(repair) => read_shard(self.layout, repair).map_err(|fault| unreadable(&name, fault))?,
+            },
             version: repair.map(|repair| version(&repair.update_time.unwrap_or_default())),
         })
     }
@@ -42,8 +44,8 @@ impl Firestore {
             },
         };
         let count = seen.repaired.saturating_sub(drift);
-        let fields = HashMap::from([("count".to_owned(), int(count))]);
-        match self.commit(vec![replace_if(condition, self.address.shard(post, REPAIR), fields)]).await {
+        let write = write_repair(self.layout, self.address.shard(post, REPAIR), count, condition);
+        match self.commit(vec![write]).await {
             Ok(()) => Ok(Repaired::Done),
             Err(status) if is_refusal(status.code()) => {
                 self.bill.refused();
