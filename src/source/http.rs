@@ -24,7 +24,7 @@ use futures::StreamExt;
 use intake::{Intake, Stage};
 use request::Request;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc};
 
@@ -58,7 +58,16 @@ pub struct Http {
 struct Shared {
     queue: mpsc::Sender<Delivery>,
     open_streams: AtomicUsize,
+    /// Whether a stream was ever open. Before that the worker is starting, and events wait for it.
+    opened: AtomicBool,
     deadline: Duration,
+}
+
+impl Shared {
+    /// Whether somebody takes events, or is about to.
+    fn is_served(&self) -> bool {
+        self.open_streams.load(Ordering::Acquire) > 0 || !self.opened.load(Ordering::Acquire)
+    }
 }
 
 /// What the routes share.
@@ -85,7 +94,7 @@ impl Http {
     #[must_use]
     pub fn new(deadline: Duration) -> Self {
         let (queue, incoming) = mpsc::channel(QUEUE_EVENTS);
-        let shared = Shared { queue, open_streams: AtomicUsize::new(0), deadline };
+        let shared = Shared { queue, open_streams: AtomicUsize::new(0), opened: AtomicBool::new(false), deadline };
         Self { shared: Arc::new(shared), incoming: Arc::new(tokio::sync::Mutex::new(incoming)) }
     }
 }
@@ -113,6 +122,7 @@ impl Source for Http {
 
     async fn open(&self, _: usize) -> Result<Box<dyn Stream>, SourceError> {
         self.shared.open_streams.fetch_add(1, Ordering::AcqRel);
+        self.shared.opened.store(true, Ordering::Release);
         Ok(Box::new(Queue { shared: Arc::clone(&self.shared), incoming: Arc::clone(&self.incoming) }))
     }
 

@@ -52,9 +52,12 @@ fn seventeen_small_bodies_of_unknown_length_at_once_are_all_counted() {
 /// Ten times as many as there are places, all of one kind, and honest likes between them.
 #[test]
 fn whatever_a_crowd_leaves_half_done_an_honest_like_is_counted() {
-    let kinds: [(&str, fn(&mut Peer)); 5] = [
+    type Kind = (&'static str, fn(&mut Peer));
+    let kinds: [Kind; 5] = [
         ("connect and say nothing", |_| ()),
-        ("send half a head", |peer| drop(peer.sends("POST /v1/events HTTP/1.1\r\nHost: wor"))),
+        ("send half a head", |peer| {
+            peer.sends("POST /v1/events HTTP/1.1\r\nHost: wor");
+        }),
         ("send a head and no body", |peer| peer.begins(1_000)),
         ("send half a body", |peer| {
             peer.begins(1_000);
@@ -180,7 +183,9 @@ fn worker_with_descriptors(files: usize, arguments: &[&str]) -> Worker {
         .arg(format!("ulimit -n {files}; exec \"$0\" \"$@\""))
         .arg(worker.get_program())
         .args(worker.get_args());
-    worker.get_envs().filter(|(_, value)| value.is_none()).for_each(|(name, _)| drop(command.env_remove(name)));
+    for (name, _) in worker.get_envs().filter(|(_, value)| value.is_none()) {
+        command.env_remove(name);
+    }
     Worker::start_as(command)
 }
 
@@ -209,7 +214,7 @@ fn what_is_settled_while_the_worker_stops_is_answered() {
     let mut sender = Peer::connect(&worker.address);
     sender.sends(head(&format!("Content-Length: {}\r\n", like(1).len())) + &like(1));
     let address = worker.address.clone();
-    until("the like waits", 1.0, || metric(&address, "hotcount_buffered_likes"));
+    until("the like waits", 1.0, || metric(&address, "hotcount_held_deliveries"));
     let mut resting = Peer::connect(&address);
     resting.sends("GET /healthz HTTP/1.1\r\nHost: worker\r\n\r\n");
     resting.answer();

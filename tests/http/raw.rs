@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 /// No answer takes as long, unless there is none.
-const ANSWER_WITHIN: Duration = Duration::from_secs(90);
+const ANSWER_WITHIN: Duration = Duration::from_secs(240);
 
 /// One connection.
 pub(crate) struct Peer(TcpStream);
@@ -94,6 +94,23 @@ impl Peer {
         let mut body = vec![0; length];
         self.0.read_exact(&mut body).ok()?;
         Some(Answer { status, head, body: String::from_utf8(body).unwrap() })
+    }
+
+    /// A body whose pieces say how long they are.
+    fn pieces(&mut self) -> Option<String> {
+        let mut body = Vec::new();
+        loop {
+            let mut size = String::new();
+            while !size.ends_with("\r\n") {
+                size.push(char::from(self.byte()?));
+            }
+            let mut piece = vec![0; usize::from_str_radix(size.trim_end(), 16).unwrap() + 2];
+            self.0.read_exact(&mut piece).ok()?;
+            if piece.len() == 2 {
+                return Some(String::from_utf8(body).unwrap());
+            }
+            body.extend_from_slice(&piece[..piece.len() - 2]);
+        }
     }
 
     fn byte(&mut self) -> Option<u8> {

@@ -39,7 +39,8 @@ fn what_cannot_be_read_is_refused_with_a_sentence_and_nothing_is_kept() {
     let two = format!("{}\n{}\n", like(1), like(2));
     let utf16: Vec<u8> = like(1).encode_utf16().flat_map(u16::to_le_bytes).collect();
     let marked = [b"\xff\xfe".as_slice(), &utf16].concat();
-    let cases: [(&str, &[u8], u16, &str); 8] = [
+    type Case<'a> = (&'a str, &'a [u8], u16, &'a str);
+    let cases: [Case<'_>; 8] = [
         ("Content-Type: application/json\r\n", two.as_bytes(), 400, "application/x-ndjson"),
         ("Content-Encoding: br\r\n", one.as_bytes(), 415, "Content-Encoding 'br'"),
         ("Content-Encoding: gzip, br\r\n", one.as_bytes(), 415, "Content-Encoding"),

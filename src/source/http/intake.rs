@@ -15,7 +15,6 @@ use axum::body::{BodyDataStream, Bytes};
 use futures::StreamExt;
 use std::error::Error;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 use tokio::sync::SemaphorePermit;
 
@@ -148,7 +147,7 @@ impl<'a> Intake<'a> {
             let ack = Ack::of_many(self.request.clone(), line);
             let delivery = Delivery { payload, received_at, meta: None, ack, share };
             // Where the worker does not take events, dropping says so; and a closed queue drops the delivery too.
-            if self.door.shared.open_streams.load(Ordering::Acquire) > 0 {
+            if self.door.shared.is_served() {
                 let _ = self.door.shared.queue.send(delivery).await;
             }
         }
