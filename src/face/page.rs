@@ -192,7 +192,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn pages_share_a_quarter_of_the_budget_and_give_back_what_was_sent() {
         let pages = pages(8 << 20);
-        let mut first = pages.room(2 << 20).await.expect("a quarter");
+        let mut first = pages.room(2 << 20).await.expect("a quarter of the budget");
         assert!(pages.room(1 << 10).await.is_none(), "and no more, however long one waits");
         assert!(pages.held.budget().has_bytes(), "likes have the rest");
         first.set(1 << 20);

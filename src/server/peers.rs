@@ -293,9 +293,14 @@ mod tests {
         let peers = peers(2);
         let working = [admit(&peers), admit(&peers)];
         working.iter().for_each(|admitted| admitted.peer.waits());
-        let spare: Vec<Admitted> = (0..SPARE_SEATS).map(|_| admit(&peers)).collect();
+        let spare: Vec<Admitted> = std::iter::repeat_with(|| {
+            let spare = admit(&peers);
+            spare.peer.waits();
+            spare
+        })
+        .take(SPARE_SEATS)
+        .collect();
         assert!(spare.iter().all(|admitted| admitted.seat == Seat::Spare));
-        spare.iter().for_each(|admitted| admitted.peer.waits());
         assert!(peers.admit(Instant::now()).is_none());
         assert!(working.iter().chain(&spare).all(is_open));
     }

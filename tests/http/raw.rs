@@ -89,6 +89,9 @@ impl Peer {
         };
         let head = String::from_utf8(read[..end].to_vec()).unwrap();
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        if head.contains("transfer-encoding: chunked") {
+            return Some(Answer { status, head, body: self.pieces()? });
+        }
         let length =
             head.lines().find_map(|line| line.strip_prefix("content-length: ")).map_or(0, |n| n.parse().unwrap());
         let mut body = vec![0; length];
