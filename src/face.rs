@@ -7,6 +7,7 @@
 //! | `GET /v1/counts/{post}[?verify=true]` | [`PostCount`] |
 //! | `GET /v1/posts?listing=shards\|members[&after=ID][&limit=N]` | [`PostPage`] |
 //! | `GET /v1/quarantine[?after=ID][&limit=N][&bytes=N]` | [`QuarantinePage`] |
+//! | `GET /v1/backup` | a copy of an embedded store, as bytes; 429 while another copy is read |
 //! | `GET /v1/counts/{post}/repair` | [`PostState`] |
 //! | `POST /v1/counts/{post}/repair`, a [`RepairOrder`] | 204 corrected · 409 somebody else repaired first: read again |
 //!
@@ -20,10 +21,12 @@
 //! Nobody is asked who they are here, so nothing here can do harm: a repair takes the version from the request and the
 //! counts from the store, and can only make shards equal to members. Deleting poison is not among the routes.
 
+mod backup;
 mod page;
 mod quarantine;
 mod routes;
 
+pub use backup::BACKUP_PATH;
 pub use quarantine::{Attribute, NotUnderstood, QuarantineEntry, QuarantinePage, UnreadableEntry};
 pub use routes::{routes, unknown_path, wrong_method};
 

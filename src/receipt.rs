@@ -1,7 +1,7 @@
 //! What travels with a like from its delivery to its settling: the delivery itself, and its share of the budget.
 
 use crate::ack::{Ack, Confirmation, Settlement};
-use crate::event::Poison;
+use crate::event::{Poison, outside};
 use crate::held::{Held, Share};
 use crate::source::{Delivery, Meta};
 use crate::store::{Quarantined, quarantine_id};
@@ -51,20 +51,29 @@ impl Receipt {
         confirmation
     }
 
-    /// The delivery as an entry of the quarantine.
+    /// The delivery as an entry of the quarantine. What came over HTTP or in a file may have a broker's message around it;
+    /// then that says what a broker would have.
     #[must_use]
     pub fn quarantined(&self, source: &str, poison: &Poison) -> Quarantined {
         let meta = self.meta.as_deref();
+        let outside = match meta {
+            Some(Meta { message_id: Some(_), .. }) => None,
+            _ => outside(&self.payload),
+        };
+        let outside = outside.unwrap_or_default();
+        let message_id = meta.and_then(|m| m.message_id.clone()).or(outside.message_id);
+        let mut attributes = meta.map(|m| m.attributes.clone()).unwrap_or_default();
+        attributes.extend(outside.attributes);
         Quarantined {
-            id: quarantine_id(source, meta.and_then(|m| m.message_id.as_deref()), &self.payload),
+            id: quarantine_id(source, message_id.as_deref(), &self.payload),
             reason: poison.to_string(),
             data: self.payload.clone(),
-            attributes: meta.map(|m| m.attributes.clone()).unwrap_or_default(),
+            attributes,
             source: source.to_owned(),
-            message_id: meta.and_then(|m| m.message_id.clone()),
-            published_at: meta.and_then(|m| m.published_at),
+            message_id,
+            published_at: meta.and_then(|m| m.published_at).or(outside.published_at),
             received_at: self.received_at,
-            delivery_attempt: meta.and_then(|m| m.attempt),
+            delivery_attempt: meta.and_then(|m| m.attempt).or(outside.attempt),
         }
     }
 }

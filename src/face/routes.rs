@@ -1,5 +1,6 @@
 //! Who answers.
 
+use super::backup;
 use super::page::{PageRoom, Pages, written};
 use super::{MAX_POSTS, MAX_QUARANTINED, MAX_QUARANTINED_BYTES, PostCount, PostPage, PostState, Problem, RepairOrder};
 use crate::event::{MAX_ID_BYTES, check_post};
@@ -42,6 +43,7 @@ struct Face {
 /// The routes in the table of [`super`], answered by `store`. What their pages hold counts in `held`.
 pub fn routes(store: Arc<dyn Repair>, held: &Arc<Held>) -> Router {
     let pages = Pages::new(Arc::clone(held), LARGEST_PAGE_BYTES);
+    let copies = backup::routes(Arc::clone(&store));
     Router::new()
         .route("/v1/counts/{post}", get(count))
         .route("/v1/counts/{post}/repair", get(examine).post(repair))
@@ -49,6 +51,7 @@ pub fn routes(store: Arc<dyn Repair>, held: &Arc<Held>) -> Router {
         .route("/v1/quarantine", get(quarantined))
         .layer(DefaultBodyLimit::max(MAX_ORDER_BYTES))
         .with_state(Arc::new(Face { store, pages }))
+        .merge(copies)
 }
 
 /// The answer where there is nothing.
@@ -94,7 +97,7 @@ enum ListingName {
 }
 
 /// A request that is not answered.
-struct Refusal(StatusCode, String);
+pub(super) struct Refusal(pub(super) StatusCode, pub(super) String);
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {

@@ -7,11 +7,13 @@
 mod answer;
 mod intake;
 mod request;
+mod unpack;
 
-use super::{ConnectError, Delivery, RoomTaken, Source, SourceError, Stream};
+use super::{ConnectError, Delivery, Meta, RoomTaken, Source, SourceError, Stream};
 use crate::adapter_url::{AdapterUrl, Known};
 use crate::framing::Framing;
 use crate::held::Held;
+use crate::inflate::Coding;
 use answer::Refused;
 use async_trait::async_trait;
 use axum::Router;
@@ -27,6 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc};
+use unpack::Unpacking;
 
 /// The largest body. A request of more is answered 413.
 const MAX_BODY_BYTES: usize = 16 << 20;
@@ -46,6 +49,9 @@ const DISCARD_WITHIN: Duration = Duration::from_secs(2);
 
 /// How much of it.
 const DISCARD_BYTES: usize = 4 * MAX_BODY_BYTES;
+
+/// The most that a compressed body may hold.
+const MAX_UNPACKED_BYTES: usize = 64 << 20;
 
 const KNOWN: &[Known] = &[Known::new("deadline_s", "1 to 86400")];
 
@@ -76,6 +82,8 @@ struct Door {
     held: Arc<Held>,
     /// A place for each event that is so large that it is read in many pieces, see [`intake`].
     large: Semaphore,
+    /// Room in KiB for what unpacks bodies, see [`unpack`].
+    unpacking_kib: Semaphore,
 }
 
 impl Http {
@@ -116,7 +124,8 @@ impl Source for Http {
 
     fn routes(&self, held: &Arc<Held>) -> Option<Router> {
         let large = Semaphore::new(intake::large_events_at_once(held.budget().max_bytes()));
-        let door = Door { shared: Arc::clone(&self.shared), held: Arc::clone(held), large };
+        let unpacking_kib = Semaphore::new(unpack::room_kib(held.budget().max_bytes()));
+        let door = Door { shared: Arc::clone(&self.shared), held: Arc::clone(held), large, unpacking_kib };
         Some(Router::new().route("/v1/events", post(post_events)).with_state(Arc::new(door)))
     }
 
@@ -183,19 +192,32 @@ async fn take_in(
     if length.is_some_and(|bytes| bytes > MAX_BODY_BYTES) {
         return Err(Refused::TooLarge);
     }
-    if let Some(other) = header(header::CONTENT_ENCODING).filter(|name| !name.eq_ignore_ascii_case("identity")) {
-        return Err(Refused::Encoding(other.to_owned()));
-    }
+    let encoding = header(header::CONTENT_ENCODING).filter(|name| !name.trim().eq_ignore_ascii_case("identity"));
+    let coding = match encoding.map(|name| (Coding::named(name), name)) {
+        None => None,
+        Some((None, other)) => return Err(Refused::Encoding(other.to_owned())),
+        Some((coding, _)) => coding,
+    };
     let framing = Framing::of(header(header::CONTENT_TYPE).unwrap_or_default());
-    let mut intake = Intake::new(door, request, framing, length);
+    let mut intake = Intake::new(door, request, framing, length.filter(|_| coding.is_none()), cloud_event(headers));
     let all = async {
+        let mut unpacking = match coding {
+            Some(coding) => Some(Unpacking::begin(door, coding).await),
+            None => None,
+        };
         let mut bytes = 0;
         while let Some(piece) = intake.next(body).await? {
             bytes += piece.len();
             if bytes > MAX_BODY_BYTES {
                 return Err(Refused::TooLarge);
             }
-            intake.take(piece).await?;
+            match &mut unpacking {
+                Some(unpacking) => unpacking.take(&piece, &mut intake).await?,
+                None => intake.take(&piece).await?,
+            }
+        }
+        if let Some(unpacking) = unpacking {
+            unpacking.finish(&mut intake).await?;
         }
         intake.finish().await
     };
@@ -208,6 +230,14 @@ async fn take_in(
             Stage::Settling => Refused::NotDurable,
         }),
     }
+}
+
+/// What the head says of a CloudEvent in binary mode, whose data is the body.
+fn cloud_event(headers: &HeaderMap) -> Option<Meta> {
+    headers.get("ce-specversion")?;
+    let named = headers.iter().filter(|(name, _)| name.as_str().starts_with("ce-"));
+    let texts = named.filter_map(|(name, value)| Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned())));
+    Some(Meta { attributes: texts.collect(), ..Meta::default() })
 }
 
 /// Reads a body to its end and keeps nothing of it.

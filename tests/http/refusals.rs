@@ -95,6 +95,7 @@ fn events_are_found_in_every_form_that_senders_use() {
         ("Content-Type: application/x-www-form-urlencoded\r\n", format!("{a}\n{b}")),
         ("", format!("\u{feff}{a}\n{b}")),
         ("Content-Encoding: identity\r\n", format!("{a}{b}")),
+        ("Content-Type: application/cloudevents-batch+json\r\n", format!("[{},{}]", cloud_event(&a), cloud_event(&b))),
     ];
     for (lines, body) in many {
         let answer = post(address, lines, &body);
@@ -104,7 +105,48 @@ fn events_are_found_in_every_form_that_senders_use() {
         assert_eq!(post(address, lines, &body).status, 204, "{lines}{body}");
     }
     assert_eq!(ask(address, chunked(&[&a[..10], &a[10..]])).status, 204);
-    assert_eq!(count(address), 2);
+    assert_eq!(post(address, "Content-Type: application/cloudevents+json\r\n", cloud_event(&a)).status, 204);
+    let bare = r#"{"postId":"viral","userId":"u3"}"#;
+    let binary =
+        "ce-specversion: 1.0\r\nce-id: e3\r\nce-type: like.added\r\nce-source: /x\r\nce-time: 2026-01-01T00:00:00Z\r\n";
+    let answer = post(address, &format!("{binary}Content-Type: application/json\r\n"), bare);
+    assert_eq!(answer.status, 204, "{answer:?}");
+    assert_eq!(count(address), 3);
+}
+
+/// A structured CloudEvent around an event.
+fn cloud_event(event: &str) -> String {
+    format!(r#"{{"specversion":"1.0","id":"c","source":"/x","type":"x","data":{event}}}"#)
+}
+
+/// `gzip` of the machine, as senders use it.
+fn gzipped(text: &[u8]) -> Vec<u8> {
+    let directory = tempfile::TempDir::new().unwrap();
+    let file = directory.path().join("body");
+    std::fs::write(&file, text).unwrap();
+    let packed = std::process::Command::new("gzip").arg("-c").arg(&file).output().unwrap();
+    assert!(packed.status.success());
+    packed.stdout
+}
+
+#[test]
+fn a_compressed_body_is_unpacked_as_it_comes_and_may_not_grow_without_end() {
+    let worker = worker(&["--max-held-mib", "64"]);
+    let address = worker.address.as_str();
+    let text: String = (0..5_000).map(|user| like(user) + "\n").collect();
+    let packed = gzipped(text.as_bytes());
+    assert!(packed.len() < text.len() / 5);
+    let answer = post(address, "Content-Encoding: gzip\r\n", &packed);
+    assert_eq!((answer.status, answer.json()["received"].as_u64()), (200, Some(5_000)), "{answer:?}");
+    let answer = post(address, "Content-Encoding: gzip\r\n", &packed[..packed.len() / 2]);
+    assert!(answer.status == 400 && answer.says("its end is missing"), "{answer:?}");
+    let answer = post(address, "Content-Encoding: gzip\r\n", text);
+    assert!(answer.status == 400 && answer.says("damaged"), "{answer:?}");
+    // A few KiB that stand for 100 MiB.
+    let bomb = gzipped(&vec![b' '; 100 << 20]);
+    let answer = post(address, "Content-Encoding: gzip\r\n", &bomb);
+    assert!(answer.status == 413 && answer.says("64 MiB unpacked"), "{answer:?}");
+    assert_eq!(count(address), 5_000);
 }
 
 #[test]

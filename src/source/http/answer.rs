@@ -1,7 +1,7 @@
 //! What a request is answered.
 
-use super::MAX_BODY_BYTES;
 use super::request::Outcome;
+use super::{MAX_BODY_BYTES, MAX_UNPACKED_BYTES};
 use crate::framing::Refusal;
 use crate::telemetry::Metric;
 use axum::Json;
@@ -76,10 +76,13 @@ impl Refused {
             Self::NoEvent => "the body has no event".to_owned(),
             Self::Form(refusal) => refusal.to_string(),
             Self::Encoding(name) => {
-                format!("the Content-Encoding '{}' is not known here; send the events as they are", name.escape_debug())
+                format!("the Content-Encoding '{}' is not known here; gzip and zstd are", name.escape_debug())
             }
             Self::TooLarge => {
-                format!("a body has at most {} MiB; send the events in several requests", MAX_BODY_BYTES >> 20)
+                let (mib, unpacked) = (MAX_BODY_BYTES >> 20, MAX_UNPACKED_BYTES >> 20);
+                format!(
+                    "a body has at most {mib} MiB, and {unpacked} MiB unpacked; send the events in several requests"
+                )
             }
             Self::Broken(problem) => format!("the body ended before its end, or is broken: {problem}"),
             Self::Slow => "the body did not come in time".to_owned(),
@@ -105,7 +108,7 @@ impl Refused {
         let mut set = |name: HeaderName, value| answer.headers_mut().insert(name, HeaderValue::from_static(value));
         match self {
             _ if again => set(header::RETRY_AFTER, "1"),
-            Self::Encoding(_) => set(header::ACCEPT_ENCODING, "identity"),
+            Self::Encoding(_) => set(header::ACCEPT_ENCODING, "gzip, zstd"),
             _ => None,
         };
         answer

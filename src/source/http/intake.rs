@@ -10,7 +10,7 @@ use super::{BODY_WITHIN, Door, MAX_BODY_BYTES};
 use crate::ack::Ack;
 use crate::framing::{Framer, Framing, Record};
 use crate::held::{Held, HeldBytes, Reserved, Share};
-use crate::source::Delivery;
+use crate::source::{Delivery, Meta};
 use axum::body::{BodyDataStream, Bytes};
 use futures::StreamExt;
 use std::error::Error;
@@ -54,11 +54,19 @@ pub(super) struct Intake<'a> {
     large: Option<SemaphorePermit<'a>>,
     /// How large an event may get.
     most: usize,
+    /// What its head says of the only event.
+    meta: Option<Meta>,
 }
 
 impl<'a> Intake<'a> {
     /// Nothing read yet of a body of `length` bytes, where that is known.
-    pub(super) fn new(door: &'a Door, request: &'a Arc<Request>, framing: Framing, length: Option<usize>) -> Self {
+    pub(super) fn new(
+        door: &'a Door,
+        request: &'a Arc<Request>,
+        framing: Framing,
+        length: Option<usize>,
+        meta: Option<Meta>,
+    ) -> Self {
         Self {
             door,
             request,
@@ -68,6 +76,7 @@ impl<'a> Intake<'a> {
             pending: 0,
             large: None,
             most: length.unwrap_or(MAX_BODY_BYTES),
+            meta,
         }
     }
 
@@ -95,7 +104,7 @@ impl<'a> Intake<'a> {
     }
 
     /// Takes the events that are complete with this piece.
-    pub(super) async fn take(&mut self, piece: Bytes) -> Result<(), Refused> {
+    pub(super) async fn take(&mut self, piece: &[u8]) -> Result<(), Refused> {
         self.stage = Stage::WaitingForRoom;
         self.read.grow(piece.len()).await;
         self.pending += piece.len();
@@ -104,7 +113,7 @@ impl<'a> Intake<'a> {
             self.large = self.door.large.acquire().await.ok();
             self.read.grow(self.most).await;
         }
-        self.framer.push(&piece);
+        self.framer.push(piece);
         if self.records().await? {
             self.pending = piece.len();
             self.large = None;
@@ -143,9 +152,10 @@ impl<'a> Intake<'a> {
             some = true;
             room.one_more().await;
             self.request.one_more();
-            let share = Some(Share::new(&self.door.held, payload.len()));
+            let meta = self.meta.take().map(Box::new);
             let ack = Ack::of_many(self.request.clone(), line);
-            let delivery = Delivery { payload, received_at, meta: None, ack, share };
+            let mut delivery = Delivery { payload, received_at, meta, ack, share: None };
+            delivery.share = Some(Share::new(&self.door.held, delivery.bytes()));
             // Where the worker does not take events, dropping says so; and a closed queue drops the delivery too.
             if self.door.shared.is_served() {
                 let _ = self.door.shared.queue.send(delivery).await;
