@@ -8,7 +8,7 @@ mod envelope;
 mod wire;
 
 pub use decode::{check_post, decode, decode_with};
-pub use envelope::{Outside, outside};
+pub use envelope::{Outside, attributes_of_headers, outside};
 
 use std::cell::RefCell;
 use std::fmt;

@@ -155,8 +155,7 @@ impl Replay {
         };
         format!(
             "nothing in {file} was counted: {received} of {received} are poison, {times} of them because of {reason}{hint}. \
-             They are in the quarantine: hotcount quarantine list --store {}",
-            self.store.store
+             They are in the quarantine; hotcount quarantine list shows them"
         )
     }
 }

@@ -42,6 +42,8 @@ pub struct Outside {
     pub attempt: Option<u32>,
     /// The attributes of the message.
     pub attributes: Vec<(String, String)>,
+    /// What the message holds.
+    pub data: Vec<u8>,
 }
 
 /// What a CloudEvent says beside its data.
@@ -68,6 +70,31 @@ impl<'a> Defaults<'a> {
         }
         if is_cloud_event { defaults } else { Self::default() }
     }
+}
+
+/// The attributes of a CloudEvent in binary mode, from the headers of a request, for [`decode_with`](super::decode_with);
+/// none where `ce-specversion` is missing. Values are percent-encoded.
+pub fn attributes_of_headers<'a>(headers: impl Iterator<Item = (&'a str, &'a [u8])>) -> Vec<(String, String)> {
+    let ours = headers.filter(|(name, value)| {
+        name.len() <= MAX_NAME_BYTES
+            && value.len() <= MAX_VALUE_BYTES
+            && name.get(..3).is_some_and(|start| start.eq_ignore_ascii_case("ce-"))
+    });
+    let decoded = ours.take(MAX_ATTRIBUTES).map(|(name, value)| (name.to_ascii_lowercase(), percent_decoded(value)));
+    let attributes: Vec<_> = decoded.collect();
+    if attributes.iter().any(|(name, _)| name == "ce-specversion") { attributes } else { Vec::new() }
+}
+
+fn percent_decoded(value: &[u8]) -> String {
+    let mut bytes = Vec::with_capacity(value.len());
+    let mut rest = value;
+    while let Some((&first, after)) = rest.split_first() {
+        let digits = after.get(..2).filter(|_| first == b'%').and_then(|digits| std::str::from_utf8(digits).ok());
+        let byte = digits.filter(|digits| !digits.starts_with('+')).and_then(|d| u8::from_str_radix(d, 16).ok());
+        bytes.push(byte.unwrap_or(first));
+        rest = if byte.is_some() { &after[2..] } else { after };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// An envelope that was opened.
@@ -185,6 +212,7 @@ fn push<'a>(message: &Pushed<'a>, attempt: Option<&RawValue>) -> Result<Envelope
         published_at: time(message.publish_time),
         attempt: attempt.and_then(|attempt| serde_json::from_str(attempt.get()).ok()),
         attributes,
+        data: Vec::new(),
     };
     Ok(Envelope { inside: inside.into(), place, defaults, outside })
 }
@@ -199,7 +227,7 @@ pub fn outside(payload: &[u8]) -> Option<Outside> {
         let Some(Ok(envelope)) = opened else { break };
         let (outside, next) = (envelope.outside, envelope.inside.into_owned());
         if outside != Outside::default() {
-            found = Some(outside);
+            found = Some(Outside { data: next.clone(), ..outside });
         }
         inside = Cow::Owned(next);
     }

@@ -88,6 +88,17 @@ fn a_cloud_event_says_what_its_data_leaves_out() {
     assert_eq!(version.unwrap_err().field, "version", "a time is no version");
 }
 
+#[test]
+fn the_headers_of_a_request_are_the_attributes_of_a_cloud_event() {
+    let of =
+        |headers: &[(&str, &str)]| attributes_of_headers(headers.iter().map(|(name, value)| (*name, value.as_bytes())));
+    let headers =
+        [("Ce-Specversion", "1.0"), ("content-type", "application/json"), ("ce-id", "%C3%BC%20%zz%+1%"), ("ce", "x")];
+    let expected = [("ce-specversion", "1.0"), ("ce-id", "ü %zz%+1%")];
+    assert_eq!(of(&headers), expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    assert_eq!(of(&headers[1..]), [], "no mark");
+}
+
 /// The id and the time of a broker's message change with every retry of the publisher.
 #[test]
 fn what_a_broker_says_of_its_message_is_no_part_of_the_event() {
@@ -168,9 +179,10 @@ fn what_is_around_an_event_is_what_its_broker_says() {
         published_at: Some(UNIX_EPOCH + Duration::from_secs(1_796_083_201)),
         attempt: Some(3),
         attributes: vec![("origin".to_owned(), "app".to_owned())],
+        data: b"rubbish".to_vec(),
     };
     assert_eq!(around(&push("rubbish")), Some(pushed.clone()));
-    assert_eq!(around(&cloud_event(&push("{}"))), Some(pushed));
+    assert_eq!(around(&cloud_event(&push("rubbish"))), Some(pushed));
     assert_eq!(around(&notification("{}")).and_then(|outside| outside.message_id).as_deref(), Some("m1"));
     let mut huge = push("{}");
     huge["message"]["messageId"] = "1".repeat(1_000).into();
