@@ -11,6 +11,7 @@ mod unpack;
 
 use super::{ConnectError, Delivery, Meta, RoomTaken, Source, SourceError, Stream};
 use crate::adapter_url::{AdapterUrl, Known};
+use crate::event::attributes_of_headers;
 use crate::framing::Framing;
 use crate::held::Held;
 use crate::inflate::Coding;
@@ -234,10 +235,8 @@ async fn take_in(
 
 /// What the head says of a CloudEvent in binary mode, whose data is the body.
 fn cloud_event(headers: &HeaderMap) -> Option<Meta> {
-    headers.get("ce-specversion")?;
-    let named = headers.iter().filter(|(name, _)| name.as_str().starts_with("ce-"));
-    let texts = named.filter_map(|(name, value)| Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned())));
-    Some(Meta { attributes: texts.collect(), ..Meta::default() })
+    let attributes = attributes_of_headers(headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())));
+    (!attributes.is_empty()).then(|| Meta { attributes, ..Meta::default() })
 }
 
 /// Reads a body to its end and keeps nothing of it.
