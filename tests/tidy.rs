@@ -235,6 +235,20 @@ fn the_engine_leaves_nothing_to_chance_but_its_seed() {
     }
 }
 
+/// Text of strangers reaches a terminal through the one place that escapes it.
+#[test]
+fn the_command_line_writes_in_one_place() {
+    for path in rust_files(&root().join("src")) {
+        let code = code_of(&path);
+        let here = ["src/cli/output.rs", "src/cli/plain.rs"].iter().any(|own| path.ends_with(own));
+        let cli = ["cli", "main"].contains(&module_of(&path).as_str());
+        for forbidden in ["println!", "eprint!", "io::stdout()"] {
+            let allowed = here || forbidden == "io::stdout()" && !cli;
+            assert!(allowed || !code.contains(forbidden), "{} has {forbidden}", path.display());
+        }
+    }
+}
+
 #[test]
 fn every_file_is_short_enough_to_be_one_idea() {
     for folder in ["src", "tests", "benches", "examples", "fuzz/src", "fuzz/fuzz_targets"] {

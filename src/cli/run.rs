@@ -90,7 +90,7 @@ impl Run {
         };
         if let Err(error @ EngineError::StandsStill(_)) = &report {
             // What stands still would hold up its own end as well.
-            eprintln!("error: {error}");
+            crate::cli::output::complain(&format!("error: {error}"));
             std::process::exit(Exit::CannotWork.code().into());
         }
         // What was settled last is answered before the process ends.
