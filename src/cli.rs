@@ -185,7 +185,6 @@ impl StoreArgs {
         Ok(store::connect(self.store.typed(), &self.options(Access::Create)).await?)
     }
 
-<<<<<<< HEAD
     /// For changing what is there: a store that is missing is an error, not an empty one.
     pub(crate) async fn connect_existing(&self) -> anyhow::Result<Arc<dyn Store>> {
         Ok(store::connect(self.store.typed(), &self.options(Access::Change)).await?)
@@ -199,24 +198,5 @@ impl StoreArgs {
     /// For reading alone: no byte is changed.
     pub(crate) async fn connect_counts(&self) -> anyhow::Result<Arc<dyn Counts>> {
         Ok(store::connect_counts(self.store.typed(), &self.options(Access::Read)).await?)
-=======
-    /// For changing what is there: a store that is not there is not made.
-    pub(crate) async fn connect_existing(&self) -> anyhow::Result<Arc<dyn Store>> {
-        Ok(store::connect(self.store.typed(), &self.options_for(Access::Change)).await?)
-    }
-
-    /// For reading, and repairing where `access` says so: a store that is not there is not made.
-    pub(crate) async fn connect_repair(&self, access: Access) -> anyhow::Result<Arc<dyn Repair>> {
-        Ok(store::connect_repair(self.store.typed(), &self.options_for(access)).await?)
-    }
-
-    /// For reading alone: nothing is made, and nothing changes.
-    pub(crate) async fn connect_counts(&self) -> anyhow::Result<Arc<dyn Counts>> {
-        Ok(store::connect_counts(self.store.typed(), &self.options_for(Access::Read)).await?)
-    }
-
-    fn options_for(&self, access: Access) -> store::Options {
-        store::Options { access, ..self.options() }
->>>>>>> main
     }
 }

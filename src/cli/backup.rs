@@ -5,10 +5,6 @@ use super::{Exit, StoreArgs};
 use clap::Args;
 use hotcount::store::Counts;
 use hotcount::store::embedded::{self, Copied};
-<<<<<<< HEAD
-use hotcount::store::Counts;
-=======
->>>>>>> main
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use serde_json::json;
 use std::path::PathBuf;
