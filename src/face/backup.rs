@@ -1,6 +1,6 @@
 //! A copy of the store for whoever asks: `hotcount backup` makes a store of it, on its own machine. Nothing is written here.
 
-use super::Refusal;
+use super::routes::Refusal;
 use crate::store::Repair;
 use axum::Router;
 use axum::body::Body;
