@@ -1,14 +1,19 @@
 //! The command line: one file a subcommand. Every flag has an environment variable; there is no config file.
 
+#[cfg(feature = "embedded")]
+mod backup;
 mod confirm;
 mod count;
 mod dead_letters;
 #[cfg(feature = "embedded")]
 mod demo;
+#[cfg(feature = "embedded")]
+mod embedded;
 mod engine;
 mod load;
 pub(crate) mod log;
-mod output;
+pub(crate) mod output;
+mod plain;
 mod quarantine;
 mod replay;
 mod run;
@@ -18,7 +23,7 @@ mod verify;
 
 use clap::{Args, Parser, Subcommand};
 use hotcount::adapter_url;
-use hotcount::store::{self, Counts, Repair, Store};
+use hotcount::store::{self, Access, Counts, Repair, Store};
 use std::process::ExitCode;
 use std::sync::Arc;
 use url::Url;
@@ -54,7 +59,7 @@ left to redelivery.";
 pub(crate) enum Command {
     /// The worker: pulls events, counts them, acknowledges them
     Run(run::Run),
-    /// Counts the events of a file, one JSON a line, through the same pipeline
+    /// Counts the events of a file through the same pipeline
     Replay(replay::Replay),
     /// Prints the derived count of posts
     Count(count::Count),
@@ -69,6 +74,12 @@ pub(crate) enum Command {
     /// Shows everything offline: a viral post, duplicates, a worker that is killed twice, and counts that are exact
     #[cfg(feature = "embedded")]
     Demo(demo::Demo),
+    /// A consistent copy of an embedded store, while a worker counts
+    #[cfg(feature = "embedded")]
+    Backup(backup::Backup),
+    /// What can be done to an embedded store that no process has open: salvage, compact
+    #[cfg(feature = "embedded")]
+    Embedded(embedded::Embedded),
     /// Makes the topic, the subscription and the dead letters, and prints what the database needs
     Setup(setup::Setup),
 }
@@ -85,6 +96,10 @@ impl Command {
             Self::Load(command) => command.run().await,
             #[cfg(feature = "embedded")]
             Self::Demo(command) => command.run().await,
+            #[cfg(feature = "embedded")]
+            Self::Backup(command) => command.run().await,
+            #[cfg(feature = "embedded")]
+            Self::Embedded(command) => command.run().await,
             Self::Setup(command) => command.run().await,
         }
     }
@@ -103,7 +118,7 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
             let shown = adapter_url::shown(url);
             if shown == url { text } else { text.replace(url, &shown) }
         });
-        eprint!("{text}");
+        output::complain(text.trim_end());
         return Exit::CannotWork.into();
     }
     match error.print() {
@@ -161,19 +176,27 @@ pub(crate) struct StoreArgs {
 }
 
 impl StoreArgs {
-    fn options(&self) -> store::Options {
-        store::Options { consumer: self.consumer.clone(), ..store::Options::default() }
+    fn options(&self, access: Access) -> store::Options {
+        store::Options { consumer: self.consumer.clone(), access }
     }
 
+    /// For writing; made where it is missing.
     pub(crate) async fn connect(&self) -> anyhow::Result<Arc<dyn Store>> {
-        Ok(store::connect(self.store.typed(), &self.options()).await?)
+        Ok(store::connect(self.store.typed(), &self.options(Access::Create)).await?)
     }
 
-    pub(crate) async fn connect_repair(&self) -> anyhow::Result<Arc<dyn Repair>> {
-        Ok(store::connect_repair(self.store.typed(), &self.options()).await?)
+    /// For changing what is there: a store that is missing is an error, not an empty one.
+    pub(crate) async fn connect_existing(&self) -> anyhow::Result<Arc<dyn Store>> {
+        Ok(store::connect(self.store.typed(), &self.options(Access::Change)).await?)
     }
 
+    /// For reading, and for repairing with [`Access::Change`]. What is missing is not made.
+    pub(crate) async fn connect_repair(&self, access: Access) -> anyhow::Result<Arc<dyn Repair>> {
+        Ok(store::connect_repair(self.store.typed(), &self.options(access)).await?)
+    }
+
+    /// For reading alone: no byte is changed.
     pub(crate) async fn connect_counts(&self) -> anyhow::Result<Arc<dyn Counts>> {
-        Ok(store::connect_counts(self.store.typed(), &self.options()).await?)
+        Ok(store::connect_counts(self.store.typed(), &self.options(Access::Read)).await?)
     }
 }

@@ -13,7 +13,7 @@
 //! | [`event`], [`membership`], [`batch`] | a like, the decision, what one commit carries; pure |
 //! | [`adapter_url`] | the one reading of adapter URLs, which shows no secret; pure |
 //! | [`ack`], [`backoff`], [`shard`] | tokens that are settled or dropped; full jitter; a lane's shard |
-//! | [`framing`] | where one event ends and the next begins in a text; pure |
+//! | [`inflate`], [`framing`] | unpacking; where one event ends and the next begins in a text; pure |
 //! | [`budget`], [`held`], [`settled`] | what a worker may hold, and who waits for room; what it has settled lately |
 //! | [`source`] | the port where deliveries come from, and its adapters |
 //! | [`aggregate`] | the bounded buffer that folds likes per member and seals batches |
@@ -23,6 +23,7 @@
 //! | [`flush`], [`quarantine`] | a batch on its way to being durable; where poison is kept |
 //! | [`pipeline`] | the engine: tasks and the order of shutdown |
 //! | [`readmit`] | quarantined deliveries, once more through the pipeline |
+//! | [`server`] | the HTTP server of a worker: who is let in, who is closed, and when |
 //! | [`load`] | streams of likes whose outcome is known from a seed |
 //! | [`model`] | Firestore's contention under a clock that can be paused, and what hotcount is compared with |
 //! | [`reader`] | derived counts, and the drift between shards and members |
@@ -42,6 +43,7 @@ pub mod face;
 pub mod flush;
 pub mod framing;
 pub mod held;
+pub mod inflate;
 pub mod load;
 pub mod membership;
 pub mod model;
@@ -53,6 +55,8 @@ pub mod reader;
 pub mod readmit;
 pub mod receipt;
 pub mod repair;
+#[cfg(feature = "http")]
+pub mod server;
 pub mod settled;
 pub mod shard;
 pub mod source;

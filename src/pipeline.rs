@@ -104,7 +104,20 @@ pub async fn run_beside(
     let ended = engine.until_the_pullers_end(&shutdown).await;
     progress.set_pulling(false);
     let drained = match ended {
-        Ok(()) => engine.drain().await,
+        Ok(()) => {
+            // What an input that has ended leaves has no deadline until somebody asks to stop, also while it is flushed.
+            let end = engine.end();
+            let asked = async {
+                shutdown.cancelled().await;
+                end.begin();
+                std::future::pending::<std::convert::Infallible>().await
+            };
+            tokio::select! {
+                biased;
+                never = asked => match never {},
+                drained = engine.drain() => drained,
+            }
+        }
         Err(error) => Err(error),
     };
     let outcome = match drained {

@@ -233,7 +233,7 @@ impl Work {
         tracing::debug!(entries = group.poison.len(), "poison is not kept yet: {error}");
         let now = now();
         self.failing_since.get_or_insert(now);
-        group.failures += 1;
+        group.failed(now);
         if store_works && group.poison.len() > 1 {
             group.divide().into_iter().for_each(|part| self.groups.push_later(part, now));
             return Ok(());
@@ -264,8 +264,10 @@ impl Work {
                 left.push(entry);
             }
         }
+        // Not before each has waited: a source that delivers again at once is not to be asked at the speed of the CPU.
         while self.groups.alone() > share
-            && let Some(group) = self.groups.take_alone()
+            && let Some(since) = now().checked_sub(FAILS_AFTER)
+            && let Some(group) = self.groups.take_alone(since)
         {
             left.extend(group.poison);
         }

@@ -16,7 +16,7 @@ pub mod remote;
 pub use error::{ErrorClass, LAYOUT, StoreError, StoredFault, Undecidable};
 pub use quarantined::{PageSize, QuarantinePage, Quarantined, hex_of_sha256, quarantine_id};
 
-use crate::adapter_url::{AdapterUrl, UrlError, scheme};
+use crate::adapter_url::{AdapterUrl, UrlError, scheme, shown};
 use crate::batch::{Batch, BatchKey};
 use crate::event::Like;
 use async_trait::async_trait;
@@ -144,6 +144,9 @@ pub struct Limits {
     pub batch_key_lifetime: Option<Duration>,
 }
 
+/// A consistent copy of a store, as bytes that the store's own kind makes a store of. Nothing waits for whoever reads it.
+pub type Backup = futures::stream::BoxStream<'static, Result<bytes::Bytes, StoreError>>;
+
 /// Reading: counts, posts and the quarantine. A running worker offers this over HTTP too.
 #[async_trait]
 pub trait Counts: Send + Sync {
@@ -156,6 +159,13 @@ pub trait Counts: Send + Sync {
 
     /// Quarantined deliveries of this consumer whose ids come after `after`, sorted by id.
     async fn quarantined(&self, after: Option<&str>, size: PageSize) -> Result<QuarantinePage, StoreError>;
+
+    /// A copy of all that the store holds at one time.
+    async fn backup(&self) -> Result<Backup, StoreError> {
+        let problem = "this store has no copy to give: a Firestore database is copied with gcloud firestore export, and \
+                       what is in memory ends with its process";
+        Err(StoreError::new(ErrorClass::CannotWork, problem))
+    }
 }
 
 /// Repairing, while workers keep running: a commit of theirs changes shards and members alike, so a drift that was read
@@ -268,13 +278,18 @@ impl From<UrlError> for ConnectError {
 ///
 /// # Errors
 /// When no adapter has the scheme, the URL is not understood, or the store does not open.
-#[cfg_attr(not(any(feature = "embedded", feature = "firestore")), expect(unused_variables, reason = "memory has none"))]
 pub async fn connect(url: &str, options: &Options) -> Result<Arc<dyn Store>, ConnectError> {
     match scheme(url).as_str() {
         #[cfg(feature = "firestore")]
         "firestore" => Ok(Arc::new(firestore::Firestore::connect(url, options).await?)),
         #[cfg(feature = "embedded")]
         "embedded" => embedded::Embedded::connect(url, options).await,
+        "memory" if options.access != Access::Create => Err(ConnectError::Unavailable {
+            url: shown(url),
+            problem: "it is empty in every new process, so there is nothing to read: name the store that a worker writes, or \
+                      http://ADDR of a worker that runs"
+                .to_owned(),
+        }),
         "memory" => Ok(Arc::new(memory::Memory::connect(&AdapterUrl::parse(url)?)?)),
         other => Err(ConnectError::UnknownScheme(other.to_owned(), "")),
     }

@@ -8,7 +8,7 @@ use clap::Args;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use hotcount::face::PostCount;
-use hotcount::store::{Listing, Repair, StoreError, Tally};
+use hotcount::store::{Access, Listing, Repair, StoreError, Tally};
 use hotcount::{reader, repair};
 use rand::rngs::SmallRng;
 use serde::Serialize;
@@ -72,7 +72,7 @@ impl Verify {
         }
         let consent =
             if self.fix { Some(self.confirm.consent("corrects the counts of posts with drift")?) } else { None };
-        let store = self.store.connect_repair().await?;
+        let store = self.store.connect_repair(if self.fix { Access::Change } else { Access::Read }).await?;
         let mut repairs = consent.map(|consent| Repairs { store: Arc::clone(&store), consent, rng: seeded() });
         let mut rows: BoxStream<'_, Result<(String, Tally), StoreError>> =
             if self.deep { reader::verify_deep(store).boxed() } else { reader::verify(store, Listing::Shards).boxed() };
@@ -106,7 +106,7 @@ impl Verify {
         if self.json {
             line(&serde_json::to_string(&sum)?)?;
         } else {
-            eprintln!("{}", sum.text());
+            crate::cli::output::complain(&sum.text());
         }
         Ok(if sum.remaining.unwrap_or(sum.drifting) == 0 { Exit::Done } else { Exit::Finding })
     }

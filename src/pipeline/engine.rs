@@ -39,12 +39,39 @@ pub(super) struct Parts {
     pub(super) config: Config,
 }
 
+/// When a worker ends that somebody asks to stop: known from then on, one deadline for all of it.
+#[derive(Clone)]
+pub(super) struct End {
+    drain: Arc<Drain>,
+    timeout: Duration,
+}
+
+impl End {
+    fn closing(&self) -> Duration {
+        (self.timeout / CLOSING).min(CLOSING_MOST)
+    }
+
+    /// Somebody asks. Only the first time counts.
+    pub(super) fn begin(&self) {
+        if self.drain.deadline().is_some() {
+            return;
+        }
+        self.drain.begin(now() + self.timeout - self.closing());
+        tracing::info!(
+            flush_within_s = (self.timeout - self.closing()).as_secs_f64(),
+            end_within_s = self.timeout.as_secs_f64(),
+            "stopping: what is held is committed and acknowledged, and what is left then comes back"
+        );
+    }
+
+    fn at(&self) -> Option<Instant> {
+        self.drain.deadline().map(|deadline| deadline + self.closing())
+    }
+}
+
 pub(super) struct Engine {
     work: Arc<Work>,
-    drain: Arc<Drain>,
-    drain_timeout: Duration,
-    /// When all must have ended, once somebody has asked for it.
-    ends_by: Option<Instant>,
+    end: End,
     stop_pulling: CancellationToken,
     /// Nobody needs to know any longer whether the store works.
     stop_health: CancellationToken,
@@ -95,9 +122,7 @@ impl Engine {
         });
         let mut engine = Self {
             work,
-            drain,
-            drain_timeout: config.drain_timeout,
-            ends_by: None,
+            end: End { drain, timeout: config.drain_timeout },
             stop_pulling: CancellationToken::new(),
             stop_health: CancellationToken::new(),
             poison: Some(poison),
@@ -176,7 +201,7 @@ impl Engine {
             confirmations: shared.confirmations.clone(),
             backoff: config.flush.backoff,
             retry_deadline: config.flush.retry_deadline,
-            drain: Arc::clone(&self.drain),
+            drain: Arc::clone(&self.end.drain),
             share: config.a_share(),
         };
         self.quarantine.spawn(quarantine.run(poison, config.seed_of("quarantine", 0)));
@@ -192,7 +217,10 @@ impl Engine {
         loop {
             tokio::select! {
                 biased;
-                () = shutdown.cancelled(), if !self.stop_pulling.is_cancelled() => self.stop(),
+                () = shutdown.cancelled(), if !self.stop_pulling.is_cancelled() => {
+                    self.end.begin();
+                    self.stop_pulling.cancel();
+                }
                 Some(ended) = self.lanes.join_next() => return Err(early(ended, "lane")),
                 Some(ended) = self.aside.join_next() => return Err(early(ended, "lane")),
                 Some(ended) = self.quarantine.join_next() => return Err(early(ended, "quarantine")),
@@ -207,18 +235,9 @@ impl Engine {
         }
     }
 
-    /// Somebody asks the worker to stop. Its end is known from now on: one deadline for all of it.
-    fn stop(&mut self) {
-        let closing = (self.drain_timeout / CLOSING).min(CLOSING_MOST);
-        let ends_by = now() + self.drain_timeout;
-        self.ends_by = Some(ends_by);
-        self.drain.begin(ends_by - closing);
-        self.stop_pulling.cancel();
-        tracing::info!(
-            flush_within_s = (self.drain_timeout - closing).as_secs_f64(),
-            end_within_s = self.drain_timeout.as_secs_f64(),
-            "stopping: what is held is committed and acknowledged, and what is left then comes back"
-        );
+    /// The end of this worker, for whoever hears that it is asked to stop.
+    pub(super) fn end(&self) -> End {
+        self.end.clone()
     }
 
     /// Flushes what is held. Stages end in the order of the flow: each is closed when nothing before it can send.
@@ -247,7 +266,7 @@ impl Engine {
         self.stop_health.cancel();
         while self.health.join_next().await.is_some() {}
         self.confirmations = None;
-        let deadline = self.drain.deadline().unwrap_or_else(|| now() + self.drain_timeout);
+        let deadline = self.end.drain.deadline().unwrap_or_else(|| now() + self.end.timeout);
         let _ = tokio::time::timeout_at(deadline.into(), self.confirmer.join_next()).await;
         Ok(())
     }
@@ -255,7 +274,7 @@ impl Engine {
     /// Closes the source, and waits for it no longer than whoever asked the worker to stop was told. Acks that the broker has
     /// not confirmed by then are its own to repeat: what they stand for is durable.
     pub(super) async fn close(&mut self, source: &dyn Source) {
-        match self.ends_by {
+        match self.ends_by() {
             None => source.close().await,
             Some(ends_by) => {
                 if tokio::time::timeout_at(ends_by.into(), source.close()).await.is_err() {
@@ -269,7 +288,7 @@ impl Engine {
 
     /// When all must have ended, where somebody asked for it.
     pub(super) fn ends_by(&self) -> Option<Instant> {
-        self.ends_by
+        self.end.at()
     }
 
     /// Ends every task and drops what is held, so that it is delivered again. A task that stands still in the middle of a

@@ -116,13 +116,18 @@ impl Work {
             if ends && self.waiting.is_empty() {
                 return None;
             }
-            let finding_ends = shared.look_at_findings(now());
-            let look_at = self.waiting.next_due().into_iter().chain(finding_ends).chain(give_up.filter(|_| ends)).min();
+            let finding_ends = shared.look_at_findings(now()).filter(|_| give_up.is_none());
+            let look_at = self.waiting.next_due().into_iter().chain(finding_ends).min();
             tokio::select! {
                 biased;
                 () = changed => {}
                 () = self.no_more_aside.cancelled(), if !ends => {}
-                () = until(look_at) => {}
+                () = async {
+                    match look_at {
+                        Some(at) => shared.drain.expire(at).await,
+                        None => std::future::pending().await,
+                    }
+                } => {}
             }
         }
     }

@@ -25,6 +25,8 @@ pub(super) struct Group {
     pub(super) give_up: Instant,
     /// Failures in a row; they lengthen the wait.
     pub(super) failures: u32,
+    /// Since when they fail, together or apart.
+    failing_since: Option<Instant>,
     /// How often it was refused as a group of one, and since when.
     lone_refusals: u32,
     refused_since: Option<Instant>,
@@ -32,7 +34,13 @@ pub(super) struct Group {
 
 impl Group {
     fn new(poison: Vec<Entry>, give_up: Instant) -> Self {
-        Self { poison, give_up, failures: 0, lone_refusals: 0, refused_since: None }
+        Self { poison, give_up, failures: 0, failing_since: None, lone_refusals: 0, refused_since: None }
+    }
+
+    /// Notes a failure.
+    pub(super) fn failed(&mut self, now: Instant) {
+        self.failures = self.failures.saturating_add(1);
+        self.failing_since.get_or_insert(now);
     }
 
     /// Notes that it was refused alone, and answers whether it is refused for good.
@@ -52,7 +60,8 @@ impl Group {
         let mut parts = Vec::with_capacity(PARTS);
         while !self.poison.is_empty() {
             let rest = self.poison.split_off(size.min(self.poison.len()));
-            parts.push(Self::new(std::mem::replace(&mut self.poison, rest), self.give_up));
+            let part = Self::new(std::mem::replace(&mut self.poison, rest), self.give_up);
+            parts.push(Self { failing_since: self.failing_since, ..part });
         }
         parts
     }
@@ -132,10 +141,14 @@ impl Groups {
         group
     }
 
-    /// The entry that has failed alone for the longest.
-    pub(super) fn take_alone(&mut self) -> Option<Group> {
-        let oldest = self.later.iter().filter(|(_, group)| group.is_alone()).min_by_key(|(_, group)| group.give_up);
-        let key = *oldest?.0;
+    /// The entry that has failed alone for the longest, if it has failed since `since`.
+    pub(super) fn take_alone(&mut self, since: Instant) -> Option<Group> {
+        let alone = self.later.iter().filter(|(_, group)| group.is_alone());
+        let (key, oldest) = alone.min_by_key(|(_, group)| group.failing_since)?;
+        if oldest.failing_since? > since {
+            return None;
+        }
+        let key = *key;
         let group = self.later.remove(&key)?;
         Some(self.taken(group))
     }
