@@ -11,13 +11,16 @@
 //! | `POST /v1/counts/{post}/repair`, a [`RepairOrder`] | 204 corrected · 409 somebody else repaired first: read again |
 //!
 //! A post in a path is percent-encoded. An unknown post counts 0. A page of posts with fewer than `limit` is the last; one of
-//! the quarantine says where the next begins. A failure of the store answers 503, a request that is not understood 400, both with a [`Problem`].
+//! the quarantine says where the next begins, and which entries cannot be read. A failure of the store answers 503, a request
+//! that is not understood 400, and 500 says that something stored for this post or entry cannot be read, all with a [`Problem`].
 //!
 //! Nobody is asked who they are here, so nothing here can do harm: a repair takes the version from the request and the
 //! counts from the store, and can only make shards equal to members. Deleting poison is not among the routes.
 
+mod problem;
 mod quarantine;
 
+pub use problem::{Fault, Problem, UnreadableDocument};
 pub use quarantine::{Attribute, NotUnderstood, QuarantineEntry, QuarantinePage, UnreadableEntry};
 
 use crate::store::{Depth, Examined, Listing, PageSize, Repair, Repaired, StoreError, Tally};
@@ -111,13 +114,6 @@ pub struct PostPage {
     pub posts: Vec<String>,
 }
 
-/// What went wrong, in a sentence.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Problem {
-    /// The sentence.
-    pub error: String,
-}
-
 /// A time as text. RFC 3339 ends with the year 9999; a clock beyond it is shown as the beginning of 1970.
 #[must_use]
 pub fn rfc3339(at: SystemTime) -> String {
@@ -198,35 +194,44 @@ pub fn listing_name(listing: Listing) -> &'static str {
 }
 
 /// A request that is not answered.
-struct Refusal(StatusCode, String);
+struct Refusal(StatusCode, Problem);
+
+impl Refusal {
+    fn new(status: StatusCode, sentence: impl Into<String>) -> Self {
+        Self(status, Problem::new(sentence.into()))
+    }
+}
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        (self.0, Json(Problem { error: self.1 })).into_response()
+        (self.0, Json(self.1)).into_response()
     }
 }
 
 impl From<StoreError> for Refusal {
     fn from(error: StoreError) -> Self {
-        Self(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+        let problem = Problem::from(error);
+        // Asking again helps only after somebody has mended what is stored.
+        let mend = !problem.unreadable.is_empty();
+        Self(if mend { StatusCode::INTERNAL_SERVER_ERROR } else { StatusCode::SERVICE_UNAVAILABLE }, problem)
     }
 }
 
 impl From<PathRejection> for Refusal {
     fn from(rejection: PathRejection) -> Self {
-        Self(StatusCode::BAD_REQUEST, rejection.body_text())
+        Self::new(StatusCode::BAD_REQUEST, rejection.body_text())
     }
 }
 
 impl From<QueryRejection> for Refusal {
     fn from(rejection: QueryRejection) -> Self {
-        Self(StatusCode::BAD_REQUEST, rejection.body_text())
+        Self::new(StatusCode::BAD_REQUEST, rejection.body_text())
     }
 }
 
 impl From<JsonRejection> for Refusal {
     fn from(rejection: JsonRejection) -> Self {
-        Self(StatusCode::BAD_REQUEST, rejection.body_text())
+        Self::new(StatusCode::BAD_REQUEST, rejection.body_text())
     }
 }
 
@@ -235,7 +240,7 @@ fn limit(asked: Option<usize>, most: usize) -> Result<usize, Refusal> {
     match asked {
         None => Ok(most),
         Some(limit) if (1..=most).contains(&limit) => Ok(limit),
-        Some(_) => Err(Refusal(StatusCode::BAD_REQUEST, format!("limit is a number from 1 to {most}"))),
+        Some(_) => Err(Refusal::new(StatusCode::BAD_REQUEST, format!("limit is a number from 1 to {most}"))),
     }
 }
 
@@ -269,7 +274,7 @@ async fn repair(
     if seen.version == order.version && store.repair(&post, &seen).await? == Repaired::Done {
         return Ok(StatusCode::NO_CONTENT);
     }
-    Err(Refusal(StatusCode::CONFLICT, "somebody else repaired this post first: read it again".to_owned()))
+    Err(Refusal::new(StatusCode::CONFLICT, "somebody else repaired this post first: read it again"))
 }
 
 async fn posts(

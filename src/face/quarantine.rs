@@ -1,5 +1,6 @@
 //! The quarantine as JSON.
 
+use super::problem::Fault;
 use super::rfc3339;
 use crate::store::{self, Quarantined, StoredFault};
 use base64::Engine;
@@ -28,21 +29,21 @@ pub struct UnreadableEntry {
     /// Its id in the quarantine.
     pub id: String,
     /// What keeps it from being read.
-    pub error: String,
-    /// The version of the layout that it has, where that is what this worker does not know.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub v: Option<i64>,
+    #[serde(flatten)]
+    pub fault: Fault,
+}
+
+impl From<(String, StoredFault)> for UnreadableEntry {
+    fn from((id, fault): (String, StoredFault)) -> Self {
+        Self { id, fault: fault.into() }
+    }
 }
 
 impl From<store::QuarantinePage> for QuarantinePage {
     fn from(page: store::QuarantinePage) -> Self {
-        let unreadable = |(id, fault): (String, StoredFault)| match fault {
-            StoredFault::Unreadable(error) => UnreadableEntry { id, error, v: None },
-            StoredFault::Newer(v) => UnreadableEntry { id, error: fault.to_string(), v: Some(v) },
-        };
         Self {
             entries: page.entries.into_iter().map(QuarantineEntry::from).collect(),
-            unreadable: page.unreadable.into_iter().map(unreadable).collect(),
+            unreadable: page.unreadable.into_iter().map(UnreadableEntry::from).collect(),
             next: page.next,
         }
     }
@@ -54,13 +55,9 @@ impl QuarantinePage {
     /// # Errors
     /// When a part of it does not mean what it should.
     pub fn read(self) -> Result<store::QuarantinePage, NotUnderstood> {
-        let fault = |entry: UnreadableEntry| match entry.v {
-            Some(v) => (entry.id, StoredFault::Newer(v)),
-            None => (entry.id, StoredFault::Unreadable(entry.error)),
-        };
         Ok(store::QuarantinePage {
             entries: self.entries.into_iter().map(Quarantined::try_from).collect::<Result<_, _>>()?,
-            unreadable: self.unreadable.into_iter().map(fault).collect(),
+            unreadable: self.unreadable.into_iter().map(|entry| (entry.id, entry.fault.into())).collect(),
             next: self.next,
         })
     }
