@@ -13,12 +13,15 @@ mod quarantine;
 mod replay;
 mod run;
 mod setup;
+mod url;
 mod verify;
 
 use clap::{Args, Parser, Subcommand};
+use hotcount::adapter_url;
 use hotcount::store::{self, Counts, Repair, Store};
 use std::process::ExitCode;
 use std::sync::Arc;
+use url::Url;
 
 /// Counts likes on posts, exactly, from a queue that delivers at least once.
 #[derive(Debug, Parser)]
@@ -87,6 +90,28 @@ impl Command {
     }
 }
 
+/// Says what is wrong with a command line, or gives the help that was asked for. An error repeats what was typed, and
+/// somebody may have typed a password.
+pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+    if error.use_stderr() {
+        let set = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("HOTCOUNT_"));
+        let typed = std::env::args_os().chain(set.map(|(_, value)| value));
+        let text = typed.fold(error.render().to_string(), |text, typed| {
+            let typed = typed.to_string_lossy();
+            // `--store=URL` is a word too.
+            let url = typed.split_once('=').filter(|(flag, _)| flag.starts_with('-')).map_or(&*typed, |(_, url)| url);
+            let shown = adapter_url::shown(url);
+            if shown == url { text } else { text.replace(url, &shown) }
+        });
+        eprint!("{text}");
+        return Exit::CannotWork.into();
+    }
+    match error.print() {
+        Ok(()) => Exit::Done.into(),
+        Err(_) => Exit::CannotWork.into(),
+    }
+}
+
 /// How the process ends. Other tools rely on the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -122,8 +147,14 @@ impl From<Exit> for ExitCode {
 pub(crate) struct StoreArgs {
     /// The store: embedded:PATH, firestore://PROJECT[/DATABASE] or memory:. For count, verify and quarantine list also
     /// http://ADDR of a running worker, because an embedded store belongs to one process
-    #[arg(long, env = "HOTCOUNT_STORE", default_value = "embedded:./hotcount-data", value_name = "URL")]
-    pub(crate) store: String,
+    #[arg(
+        long,
+        env = "HOTCOUNT_STORE",
+        default_value = "embedded:./hotcount-data",
+        value_name = "URL",
+        hide_env_values = true
+    )]
+    pub(crate) store: Url,
     /// Names this consumer: a second consumer of the same topic uses another name, and another prefix in --store
     #[arg(long, env = "HOTCOUNT_CONSUMER", default_value = "like-counter", value_name = "NAME")]
     pub(crate) consumer: String,
@@ -135,14 +166,14 @@ impl StoreArgs {
     }
 
     pub(crate) async fn connect(&self) -> anyhow::Result<Arc<dyn Store>> {
-        Ok(store::connect(&self.store, &self.options()).await?)
+        Ok(store::connect(self.store.typed(), &self.options()).await?)
     }
 
     pub(crate) async fn connect_repair(&self) -> anyhow::Result<Arc<dyn Repair>> {
-        Ok(store::connect_repair(&self.store, &self.options()).await?)
+        Ok(store::connect_repair(self.store.typed(), &self.options()).await?)
     }
 
     pub(crate) async fn connect_counts(&self) -> anyhow::Result<Arc<dyn Counts>> {
-        Ok(store::connect_counts(&self.store, &self.options()).await?)
+        Ok(store::connect_counts(self.store.typed(), &self.options()).await?)
     }
 }

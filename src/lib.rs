@@ -11,6 +11,7 @@
 //! | module | is |
 //! |---|---|
 //! | [`event`], [`membership`], [`batch`] | a like, the decision, what one commit carries; pure |
+//! | [`adapter_url`] | the one reading of adapter URLs, which shows no secret; pure |
 //! | [`ack`], [`backoff`], [`shard`] | tokens that are settled or dropped; full jitter; a lane's shard |
 //! | [`framing`] | where one event ends and the next begins in a text; pure |
 //! | [`budget`], [`held`] | what a worker may hold, and who waits for room |
@@ -30,6 +31,7 @@
 //! [`pipeline::run`] runs a worker on any source and store; `examples/reader.rs` reads counts.
 
 pub mod ack;
+pub mod adapter_url;
 pub mod aggregate;
 pub mod backoff;
 pub mod batch;

@@ -3,10 +3,14 @@
 mod cli;
 
 use clap::Parser;
+use hotcount::adapter_url::without_passwords;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = cli::Cli::parse();
+    let cli = match cli::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return cli::usage(&error),
+    };
     cli::log::start(&cli.log, cli.log_format);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -21,7 +25,7 @@ fn main() -> ExitCode {
     match ended {
         Ok(exit) => exit.into(),
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {}", without_passwords(&format!("{error:#}")));
             cli::Exit::CannotWork.into()
         }
     }

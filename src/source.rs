@@ -11,6 +11,7 @@ pub mod memory;
 pub mod pubsub;
 
 use crate::ack::Ack;
+use crate::adapter_url::{UrlError, scheme};
 use crate::held::{Held, Share};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -175,7 +176,7 @@ pub enum ConnectError {
     /// The rest of the URL, or an option in its query, is not understood.
     #[error("the source URL '{url}' is not understood: {problem}")]
     BadUrl {
-        /// The URL as given.
+        /// The URL as it may be shown.
         url: String,
         /// What is wrong with it.
         problem: String,
@@ -183,11 +184,17 @@ pub enum ConnectError {
     /// It is understood but does not open.
     #[error("the source {url} cannot be opened: {problem}")]
     Unavailable {
-        /// The URL as given.
+        /// The URL as it may be shown.
         url: String,
         /// What happened and what to do.
         problem: String,
     },
+}
+
+impl From<UrlError> for ConnectError {
+    fn from(UrlError { url, problem }: UrlError) -> Self {
+        Self::BadUrl { url, problem }
+    }
 }
 
 /// The table: opens the source that `url` names.
@@ -195,7 +202,7 @@ pub enum ConnectError {
 /// # Errors
 /// When no adapter has the scheme, the URL is not understood, or the source does not open.
 pub async fn connect(url: &str) -> Result<Arc<dyn Source>, ConnectError> {
-    match url.split_once(':').map_or(url, |(scheme, _)| scheme) {
+    match scheme(url).as_str() {
         #[cfg(feature = "http")]
         "http" => Ok(Arc::new(http::Http::connect(url)?)),
         #[cfg(feature = "pubsub")]

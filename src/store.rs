@@ -16,6 +16,7 @@ pub mod remote;
 pub use error::{ErrorClass, LAYOUT, StoreError, StoredFault, Undecidable};
 pub use quarantined::{PageSize, QuarantinePage, Quarantined, hex_of_sha256, quarantine_id};
 
+use crate::adapter_url::{AdapterUrl, UrlError, scheme};
 use crate::batch::{Batch, BatchKey};
 use crate::event::Like;
 use async_trait::async_trait;
@@ -242,7 +243,7 @@ pub enum ConnectError {
     /// The rest of the URL, or an option in its query, is not understood.
     #[error("the store URL '{url}' is not understood: {problem}")]
     BadUrl {
-        /// The URL as given.
+        /// The URL as it may be shown.
         url: String,
         /// What is wrong with it.
         problem: String,
@@ -250,11 +251,17 @@ pub enum ConnectError {
     /// It is understood but does not open.
     #[error("the store {url} cannot be opened: {problem}")]
     Unavailable {
-        /// The URL as given.
+        /// The URL as it may be shown.
         url: String,
         /// What happened and what to do.
         problem: String,
     },
+}
+
+impl From<UrlError> for ConnectError {
+    fn from(UrlError { url, problem }: UrlError) -> Self {
+        Self::BadUrl { url, problem }
+    }
 }
 
 /// The table: opens the store that `url` names, for writing.
@@ -263,12 +270,12 @@ pub enum ConnectError {
 /// When no adapter has the scheme, the URL is not understood, or the store does not open.
 #[cfg_attr(not(any(feature = "embedded", feature = "firestore")), expect(unused_variables, reason = "memory has none"))]
 pub async fn connect(url: &str, options: &Options) -> Result<Arc<dyn Store>, ConnectError> {
-    match scheme(url) {
+    match scheme(url).as_str() {
         #[cfg(feature = "firestore")]
         "firestore" => Ok(Arc::new(firestore::Firestore::connect(url, options).await?)),
         #[cfg(feature = "embedded")]
         "embedded" => embedded::Embedded::connect(url, options).await,
-        "memory" => Ok(Arc::new(memory::Memory::default())),
+        "memory" => Ok(Arc::new(memory::Memory::connect(&AdapterUrl::parse(url)?)?)),
         other => Err(ConnectError::UnknownScheme(other.to_owned(), "")),
     }
 }
@@ -286,7 +293,7 @@ pub async fn connect_counts(url: &str, options: &Options) -> Result<Arc<dyn Coun
 /// # Errors
 /// As [`connect`].
 pub async fn connect_repair(url: &str, options: &Options) -> Result<Arc<dyn Repair>, ConnectError> {
-    match scheme(url) {
+    match scheme(url).as_str() {
         #[cfg(feature = "http")]
         "http" => Ok(Arc::new(remote::Remote::connect(url)?)),
         _ => match connect(url, options).await {
@@ -297,8 +304,4 @@ pub async fn connect_repair(url: &str, options: &Options) -> Result<Arc<dyn Repa
             Err(other) => Err(other),
         },
     }
-}
-
-fn scheme(url: &str) -> &str {
-    url.split_once(':').map_or(url, |(scheme, _)| scheme)
 }

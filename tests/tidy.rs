@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 /// Which modules a module may name. Data flows one way: source → decode → aggregate → flush → store → ack. A module
 /// names what lies before it in that flow, or a port; adapters name their port and never each other.
 const MAY_NAME: &[(&str, &[&str])] = &[
+    ("adapter_url", &[]),
     ("event", &[]),
     ("membership", &["event"]),
     ("batch", &["event"]),
@@ -22,23 +23,23 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("held", &["budget", "telemetry"]),
     ("aggregate", &["batch", "event", "sync"]),
     ("framing", &[]),
-    ("source", &["ack", "held"]),
-    ("source/http", &["ack", "event", "framing", "held", "source"]),
+    ("source", &["ack", "adapter_url", "held"]),
+    ("source/http", &["ack", "adapter_url", "event", "framing", "held", "source"]),
     ("source/jsonl", &["ack", "framing", "source"]),
     ("source/memory", &["ack", "source"]),
-    ("source/pubsub", &["ack", "source"]),
-    ("store", &["batch", "event"]),
+    ("source/pubsub", &["ack", "adapter_url", "source"]),
+    ("store", &["adapter_url", "batch", "event"]),
     ("store/error", &[]),
     ("store/quarantined", &[]),
-    ("store/embedded", &["batch", "event", "membership", "store"]),
-    ("store/firestore", &["batch", "event", "membership", "store", "telemetry"]),
-    ("store/memory", &["batch", "event", "membership", "store"]),
-    ("store/remote", &["face", "store"]),
+    ("store/embedded", &["adapter_url", "batch", "event", "membership", "store"]),
+    ("store/firestore", &["adapter_url", "batch", "event", "membership", "store", "telemetry"]),
+    ("store/memory", &["adapter_url", "batch", "event", "membership", "store"]),
+    ("store/remote", &["adapter_url", "face", "store"]),
     ("face", &["store"]),
     ("reader", &["store"]),
     ("patience", &["backoff", "store"]),
     ("repair", &["patience", "store"]),
-    ("load", &["backoff", "event", "source/pubsub"]),
+    ("load", &["adapter_url", "backoff", "event", "source/pubsub"]),
     ("model", &["backoff", "batch", "event", "store"]),
     ("progress", &["store", "telemetry", "watchdog"]),
     ("receipt", &["ack", "event", "held", "source", "store"]),
@@ -171,7 +172,7 @@ fn modules_name_only_what_lies_before_them_in_the_flow() {
 
 #[test]
 fn aggregation_and_decisions_never_await_and_never_read_a_clock() {
-    for module in ["aggregate", "batch", "budget", "event", "membership", "backoff", "shard"] {
+    for module in ["adapter_url", "aggregate", "batch", "budget", "event", "membership", "backoff", "shard"] {
         for path in rust_files(&root().join("src")) {
             if module_of(&path) != module || path.file_name().is_some_and(|f| f == "tests.rs") {
                 continue;

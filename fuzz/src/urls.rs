@@ -4,13 +4,14 @@
 #[path = "../../src/store/embedded/config.rs"]
 mod embedded;
 
+use hotcount::adapter_url::{AdapterUrl, UrlError, shown};
 use hotcount::source::http::Http;
 use hotcount::source::pubsub::Options;
 use hotcount::store;
 use hotcount::store::firestore::Address;
-use hotcount::store::remote::Remote;
 use std::error::Error;
 use std::fmt::Write;
+use std::path::PathBuf;
 
 /// A line with a URL, and one with a consumer's name.
 pub fn urls(data: &[u8]) {
@@ -22,17 +23,75 @@ pub fn urls(data: &[u8]) {
     if let Err(error) = Http::connect(url) {
         says_why(&error, url);
     }
-    // A client is made for every URL that is right, which takes long.
-    if !url.starts_with("http://")
-        && let Err(error) = Remote::connect(url)
-    {
-        says_why(&error, url);
+    worker(url);
+    for url in with_secrets(url) {
+        let said = whatever_is_said_about(&url, consumer);
+        assert!(!said.contains(SECRET), "{url} is shown in: {said}");
     }
 }
 
 fn says_why(error: &dyn Error, url: &str) {
-    let text = error.to_string();
-    assert!(text.contains(url) && text.len() > url.len() + 10, "{text}");
+    let (text, shown) = (error.to_string(), shown(url));
+    assert!(text.contains(&shown) && text.len() > shown.len() + 10, "{text}");
+}
+
+/// What no error, name or `Debug` may have.
+const SECRET: &str = "hunter2";
+
+/// The URL with a password wherever somebody may write one.
+fn with_secrets(url: &str) -> Vec<String> {
+    let (scheme, rest) = url.split_once(':').unwrap_or(("pubsub", url));
+    let rest = rest.trim_start_matches('/');
+    let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let mut urls = vec![
+        format!("{scheme}://user:{SECRET}@{rest}"),
+        format!("{scheme}://{SECRET}@{rest}"),
+        format!("{scheme}:user:{SECRET}@{rest}"),
+        format!("{scheme}://user:{SECRET}%40{rest}"),
+        format!("{scheme}://user:a/{SECRET}@{rest}"),
+        format!("{scheme}://user:a?{SECRET}@{rest}"),
+        format!("{scheme}://{path}?user:{SECRET}@{query}"),
+        format!("{scheme}://{path}?{query}&token={SECRET}"),
+        format!("{scheme}://{path}?{query}&{SECRET}"),
+    ];
+    let options =
+        ["streams", "emulator", "exactly_once", "deadline_s", "members_by", "batch_key_lifetime_s", "memory_mib"];
+    urls.extend(options.map(|option| format!("{scheme}://{path}?{query}&{option}={SECRET}")));
+    urls.extend(
+        ["emulator", "topic", "prefix"].map(|option| format!("{scheme}://{path}?{option}=user:{SECRET}@host:1")),
+    );
+    urls
+}
+
+/// Every error about this URL, every name that it gives, and every way to print what was made of it.
+fn whatever_is_said_about(url: &str, consumer: &str) -> String {
+    let said = [
+        Options::parse(url).map(|options| format!("{options:?} {}", options.name())).map_err(|error| told(&error)),
+        Address::parse(url, consumer, None).map(|address| format!("{address:?}")).map_err(|error| told(&error)),
+        embedded_config(url).map(|_| String::new()).map_err(|error| told(&error)),
+        Http::connect(url).map(|_| String::new()).map_err(|error| told(&error)),
+        AdapterUrl::parse(url)
+            .and_then(|url| url.worker().map(|worker| format!("{url:?} {worker} {worker:?}")))
+            .map_err(|error| told(&error)),
+    ];
+    said.map(|said| said.unwrap_or_else(|error| error)).join("\n")
+}
+
+fn told(error: &dyn Error) -> String {
+    format!("{error} {error:?}")
+}
+
+/// A worker's routes are asked for where it is, and it is called by its host.
+fn worker(url: &str) {
+    match AdapterUrl::parse(url).and_then(|parsed| parsed.worker()) {
+        Ok(worker) => {
+            let route = worker.route("/v1/posts").expect("a route");
+            assert_eq!(route.path(), "/v1/posts");
+            let host = format!("{worker}/v1/posts");
+            assert!(host == route.as_str() || route.as_str().contains('@'), "{host} {route}");
+        }
+        Err(error) => says_why(&error, url),
+    }
 }
 
 /// Written out again with every option, a URL means the same; and its names are legal in the paths that they become.
@@ -53,11 +112,12 @@ fn pubsub(url: &str) {
         options.max_lease.as_secs(),
         options.idle.as_secs()
     );
-    let mut query = url::form_urlencoded::Serializer::for_suffix(again.clone(), options.name().len() + 1);
-    query.extend_pairs(options.emulator.as_deref().map(|host| ("emulator", host)));
-    query.extend_pairs(options.topic.as_deref().map(|topic| ("topic", topic)));
-    query.extend_pairs(options.exactly_once.map(|once| ("exactly_once", if once { "true" } else { "false" })));
-    again = query.finish();
+    let texts = [("emulator", options.emulator.as_deref()), ("topic", options.topic.as_deref())];
+    for (name, value) in texts {
+        let value = value.map(|value| value.replace('%', "%25"));
+        let _ = value.map_or(Ok(()), |value| write!(again, "&{name}={value}"));
+    }
+    let _ = options.exactly_once.map_or(Ok(()), |once| write!(again, "&exactly_once={once}"));
     assert_eq!(Options::parse(&again).expect(&again), options);
 }
 
@@ -65,13 +125,7 @@ fn pubsub(url: &str) {
 fn firestore(url: &str, consumer: &str) {
     let address = match Address::parse(url, consumer, None) {
         Ok(address) => address,
-        Err(error) => {
-            let text = error.to_string();
-            for secret in secrets_in(url) {
-                assert!(!text.contains(secret), "a password is repeated: {text}");
-            }
-            return assert!(text.len() > 20, "{text}");
-        }
+        Err(error) => return says_why(&error, url),
     };
     let root = address.root();
     let below = |name: &str| name.strip_prefix(&root).expect("below the root").split('/').count() - 1;
@@ -95,21 +149,18 @@ fn firestore(url: &str, consumer: &str) {
     }
 }
 
-/// What stands before each '@', as far as it could be a password: long enough that nothing else has it by chance.
-fn secrets_in(url: &str) -> impl Iterator<Item = &str> {
-    let marks = url.match_indices('@').chain(url.match_indices("%40"));
-    let before = marks.map(|(at, _)| &url[..at]);
-    before.filter_map(|text| text.rsplit(['/', '?', '&', '=', ':', '@']).next()).filter(|secret| secret.len() >= 12)
-}
-
 /// Whatever is typed, memory stays within what a table can address.
 fn embedded(url: &str) {
-    match embedded::Config::parse(url, &store::Options { consumer: "c".to_owned(), ..store::Options::default() }) {
+    match embedded_config(url) {
         Ok((path, config)) => {
             assert!(!path.as_os_str().is_empty());
             assert!((1..=1 << 30).contains(&config.generation_bytes), "{config:?}");
             assert!(config.cache_bytes <= 1 << 30 && config.filter_bytes <= 1 << 30, "{config:?}");
         }
-        Err(problem) => assert!(problem.len() > 10),
+        Err(error) => says_why(&error, url),
     }
+}
+
+fn embedded_config(url: &str) -> Result<(PathBuf, embedded::Config), UrlError> {
+    embedded::Config::parse(url, &store::Options::default())
 }

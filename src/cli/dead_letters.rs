@@ -5,6 +5,7 @@ mod pubsub;
 
 use super::Exit;
 use super::confirm::Confirm;
+use super::url::Url;
 use clap::{Args, Subcommand};
 
 const AFTER_HELP: &str = "\
@@ -53,8 +54,8 @@ enum Action {
 #[derive(Clone, Debug, Args)]
 struct Select {
     /// The source whose dead letters these are: pubsub://PROJECT/SUBSCRIPTION
-    #[arg(long, env = "HOTCOUNT_SOURCE", value_name = "URL")]
-    source: String,
+    #[arg(long, env = "HOTCOUNT_SOURCE", value_name = "URL", hide_env_values = true)]
+    source: Url,
     /// The subscription that keeps them, in the same project [default: the one that `hotcount setup` makes,
     /// TOPIC-dead-letters-inspect]
     #[arg(long, env = "HOTCOUNT_DEAD_LETTERS_SUBSCRIPTION", value_name = "ID")]
@@ -74,7 +75,7 @@ impl DeadLetters {
             Action::List { select, .. } | Action::Redrive { select, .. } => &select.source,
         };
         #[cfg(feature = "pubsub")]
-        if source.starts_with("pubsub:") {
+        if source.scheme() == "pubsub" {
             return match self.action {
                 Action::List { select, json } => pubsub::list(select, json).await,
                 Action::Redrive { select, confirm, json } => pubsub::redrive(select, confirm, json).await,

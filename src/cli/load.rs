@@ -6,6 +6,7 @@ mod report;
 
 use super::Exit;
 use super::output::line;
+use super::url::Url;
 use anyhow::{Context, bail};
 use args::PlanArgs;
 use clap::{Args, Subcommand};
@@ -56,8 +57,8 @@ pub(crate) struct Load {
     action: Option<Action>,
     /// Where the events go: pubsub://PROJECT/TOPIC, http://ADDR of a running worker with the source http:, a file, or -
     /// for standard output
-    #[arg(long, env = "HOTCOUNT_LOAD_TO", required = true, value_name = "URL")]
-    to: Option<String>,
+    #[arg(long, env = "HOTCOUNT_LOAD_TO", required = true, value_name = "URL", hide_env_values = true)]
+    to: Option<Url>,
     #[command(flatten)]
     plan: PlanArgs,
     /// Messages a second: an open loop. Without it, as fast as the target acknowledges
@@ -104,7 +105,7 @@ impl Load {
         if let Some(Action::Check(check)) = self.action {
             return check.run().await;
         }
-        let url = self.to.as_deref().context("--to says where the events go")?;
+        let url = self.to.as_ref().map(Url::typed).context("--to says where the events go")?;
         let shape: Shape = self.plan.shape()?;
         let schedule = self.schedule(&shape)?;
         let for_s = self.for_s.map(|s| seconds("--for-s", s)).transpose()?;

@@ -100,7 +100,7 @@ fn unreadable_text(id: &str, fault: &StoredFault) -> String {
 
 /// The store itself. Nobody is asked who they are at a worker's HTTP face, so it deletes nothing.
 async fn connect(args: &StoreArgs) -> anyhow::Result<Arc<dyn Store>> {
-    if args.store.starts_with("http:") {
+    if args.store.scheme() == "http" {
         anyhow::bail!(
             "{} is a worker, whose HTTP face shows the quarantine and deletes nothing: name its store in --store; an \
              embedded store belongs to one process, so stop its worker before",

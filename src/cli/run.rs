@@ -2,6 +2,7 @@
 
 use super::engine::{EngineArgs, summary};
 use super::output::line;
+use super::url::Url;
 use super::{Exit, StoreArgs};
 use anyhow::Context;
 use axum::Router;
@@ -28,8 +29,8 @@ const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     /// The source: pubsub://PROJECT/SUBSCRIPTION, or http: for events posted to --http
-    #[arg(long, env = "HOTCOUNT_SOURCE", default_value = "http:", value_name = "URL")]
-    source: String,
+    #[arg(long, env = "HOTCOUNT_SOURCE", default_value = "http:", value_name = "URL", hide_env_values = true)]
+    source: Url,
     #[command(flatten)]
     store: StoreArgs,
     /// Where health, metrics and counts are served, and events taken when the source is http:
@@ -48,7 +49,7 @@ pub(crate) struct Run {
 impl Run {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
         let metrics = telemetry::prometheus().context("the metrics recorder does not start")?;
-        let source = source::connect(&self.source).await?;
+        let source = source::connect(self.source.typed()).await?;
         let store = self.store.connect().await?;
         let progress = Arc::new(Progress::default());
         let shutdown = CancellationToken::new();

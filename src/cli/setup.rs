@@ -1,6 +1,7 @@
 //! `hotcount setup`: what the source and the store rely on.
 
 use super::output::line;
+use super::url::Url;
 use super::{Exit, StoreArgs};
 use clap::Args;
 
@@ -8,8 +9,8 @@ use clap::Args;
 pub(crate) struct Setup {
     /// The source to set up: pubsub://PROJECT/SUBSCRIPTION[?topic=TOPIC&exactly_once=true]. The topic is called as the
     /// subscription unless it is given; one that exists keeps its topic
-    #[arg(long, env = "HOTCOUNT_SOURCE", default_value = "http:", value_name = "URL")]
-    source: String,
+    #[arg(long, env = "HOTCOUNT_SOURCE", default_value = "http:", value_name = "URL", hide_env_values = true)]
+    source: Url,
     #[command(flatten)]
     store: StoreArgs,
     /// Change nothing; print the same as a shell script, with the TTL policy and the index exemptions
@@ -33,9 +34,9 @@ impl Setup {
 
     async fn source(&self) -> anyhow::Result<Exit> {
         #[cfg(feature = "pubsub")]
-        if self.source.starts_with("pubsub:") {
+        if self.source.scheme() == "pubsub" {
             use hotcount::source::pubsub::setup;
-            let config = setup::Config::from_url(&self.source)?;
+            let config = setup::Config::from_url(self.source.typed())?;
             if self.print {
                 line("\n# The topic, the subscription and the dead letters.")?;
                 for command in setup::commands(&config) {
@@ -52,7 +53,8 @@ impl Setup {
             }
             return Ok(exit);
         }
-        if self.source.starts_with("http:") {
+        if self.source.scheme() == "http" {
+            hotcount::source::http::Http::connect(self.source.typed())?;
             line("# The source http: needs no setup.")?;
             return Ok(Exit::Done);
         }
@@ -61,9 +63,9 @@ impl Setup {
 
     fn store(&self) -> anyhow::Result<Exit> {
         #[cfg(feature = "firestore")]
-        if self.store.store.starts_with("firestore:") {
+        if self.store.store.scheme() == "firestore" {
             use hotcount::store::firestore::{Address, setup};
-            let address = Address::parse(&self.store.store, &self.store.consumer, None)?;
+            let address = Address::parse(self.store.store.typed(), &self.store.consumer, None)?;
             if self.print {
                 line("\n# The database: no index but one, and batch keys expire.")?;
                 for command in setup::setup_commands(address.project(), address.database(), address.prefix()) {
@@ -76,6 +78,12 @@ impl Setup {
                 line("left to you for the database: its TTL policy and index exemptions; --print shows the commands")?;
             }
             return Ok(Exit::Done);
+        }
+        if !["embedded", "memory"].contains(&self.store.store.scheme().as_str()) {
+            anyhow::bail!(
+                "there is no setup for the store '{}': use firestore://PROJECT[/DATABASE]; embedded: needs none",
+                self.store.store
+            );
         }
         line(&format!("# The store {} needs no setup.", self.store.store))?;
         Ok(Exit::Done)

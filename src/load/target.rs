@@ -12,6 +12,7 @@ pub use http::Http;
 #[cfg(feature = "pubsub")]
 pub use pubsub::PubSub;
 
+use crate::adapter_url::{UrlError, scheme, shown};
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 
@@ -110,10 +111,16 @@ pub trait Target: Send + Sync {
 #[derive(Debug, thiserror::Error)]
 #[error("the target '{url}' cannot be used: {problem}")]
 pub struct ConnectError {
-    /// As given.
+    /// As it may be shown.
     pub url: String,
     /// What is wrong, and what to do.
     pub problem: String,
+}
+
+impl From<UrlError> for ConnectError {
+    fn from(UrlError { url, problem }: UrlError) -> Self {
+        Self { url, problem }
+    }
 }
 
 /// The table: `pubsub://PROJECT/TOPIC`, `http://ADDR` of a running worker, `-` for standard output, anything else is the
@@ -122,12 +129,12 @@ pub struct ConnectError {
 /// # Errors
 /// When the URL is not understood, its adapter is not built in, or the target cannot be opened.
 pub async fn connect(url: &str) -> Result<Box<dyn Target>, ConnectError> {
-    let bad = |problem: String| ConnectError { url: url.to_owned(), problem };
-    match url.split_once(':').map_or("", |(scheme, _)| scheme) {
+    let bad = |problem: String| ConnectError { url: shown(url), problem };
+    match scheme(url).as_str() {
         #[cfg(feature = "http")]
-        "http" => Ok(Box::new(Http::connect(url).map_err(bad)?)),
+        "http" => Ok(Box::new(Http::connect(url)?)),
         #[cfg(feature = "pubsub")]
-        "pubsub" => Ok(Box::new(PubSub::connect(url).await.map_err(bad)?)),
+        "pubsub" => Ok(Box::new(PubSub::connect(url).await?)),
         _ if url.contains("://") => {
             Err(bad("use pubsub://PROJECT/TOPIC, http://ADDR of a worker, a file, or - for standard output".to_owned()))
         }

@@ -3,6 +3,7 @@
 
 use super::{ConnectError, Delivery, Source, SourceError, Stream};
 use crate::ack::{Ack, SettleMany, Settlement};
+use crate::adapter_url::{AdapterUrl, Known};
 use crate::event::Poison;
 use crate::held::Held;
 use async_trait::async_trait;
@@ -31,6 +32,8 @@ const QUEUE_EVENTS: usize = 10_000;
 /// How long a request waits to become durable before it is answered 503. Most clients give up after 60 s.
 const DEADLINE: Duration = Duration::from_secs(30);
 
+const KNOWN: &[Known] = &[Known::new("deadline_s", "1 to 86400")];
+
 /// The HTTP source. [`Source::routes`] is what the worker's HTTP face mounts.
 pub struct Http {
     shared: Arc<Shared>,
@@ -50,21 +53,10 @@ impl Http {
     /// # Errors
     /// When the URL has anything else.
     pub fn connect(url: &str) -> Result<Self, ConnectError> {
-        let bad = |problem: String| ConnectError::BadUrl { url: url.to_owned(), problem };
-        let rest = url.strip_prefix("http:").unwrap_or(url);
-        let (address, query) = rest.split_once('?').unwrap_or((rest, ""));
-        if !address.is_empty() {
-            return Err(bad("write --source http: and give the address with --http ADDR".to_owned()));
-        }
-        let mut deadline = DEADLINE;
-        for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
-            match (&*name, value.parse::<u64>()) {
-                ("deadline_s", Ok(seconds)) if seconds > 0 => deadline = Duration::from_secs(seconds),
-                ("deadline_s", _) => return Err(bad(format!("deadline_s must be seconds, not '{value}'"))),
-                (other, _) => return Err(bad(format!("there is no option '{other}'; there is deadline_s"))),
-            }
-        }
-        Ok(Self::new(deadline))
+        let url = AdapterUrl::parse(url)?;
+        url.placeless("write --source http: and give the address with --http ADDR")?;
+        let options = url.options(KNOWN)?;
+        Ok(Self::new(options.seconds("deadline_s", 1..=86_400)?.unwrap_or(DEADLINE)))
     }
 
     /// A source whose requests wait at most `deadline`.

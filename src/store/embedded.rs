@@ -47,6 +47,7 @@ use super::{
     Applied, Attempt, ConnectError, Counts, Depth, ErrorClass, Examined, Limits, Listing, Options, PageSize,
     QuarantinePage, Quarantined, Repair, Repaired, Settings, Store, StoreError, Tally,
 };
+use crate::adapter_url::shown;
 use crate::batch::{Batch, BatchKey};
 use crate::event::Like;
 use async_trait::async_trait;
@@ -84,9 +85,8 @@ impl Embedded {
     /// # Errors
     /// When the URL is not understood, another process has the store open, it is damaged, or the disk fails.
     pub async fn connect(url: &str, options: &Options) -> Result<Arc<dyn Store>, ConnectError> {
-        let (path, config) =
-            Config::parse(url, options).map_err(|problem| ConnectError::BadUrl { url: url.to_owned(), problem })?;
-        let unavailable = |problem| ConnectError::Unavailable { url: url.to_owned(), problem };
+        let (path, config) = Config::parse(url, options)?;
+        let unavailable = |problem| ConnectError::Unavailable { url: shown(url), problem };
         let opened = tokio::task::spawn_blocking(move || Self::open(path, config)).await;
         let store =
             opened.map_err(|panic| unavailable(format!("opening it failed ({panic})")))?.map_err(unavailable)?;

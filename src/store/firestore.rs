@@ -23,6 +23,7 @@ use super::{
     Applied, Attempt, ConnectError, Counts, Depth, ErrorClass, Examined, LAYOUT, Limits, Listing, Options, PageSize,
     QuarantinePage, Quarantined, Repair, Repaired, Settings, Store, StoreError, Tally,
 };
+use crate::adapter_url::shown;
 use crate::batch::{Batch, BatchKey};
 use crate::event::Like;
 use async_trait::async_trait;
@@ -76,7 +77,7 @@ impl Firestore {
     /// credentials, or the database is missing or in Datastore mode.
     pub async fn connect(url: &str, options: &Options) -> Result<Self, ConnectError> {
         let address = Address::parse(url, &options.consumer, std::env::var("FIRESTORE_EMULATOR_HOST").ok())?;
-        let unavailable = |problem: String| ConnectError::Unavailable { url: url.to_owned(), problem };
+        let unavailable = |problem: String| ConnectError::Unavailable { url: shown(url), problem };
         let reach = match address.emulator() {
             Some(host) => format!("the Firestore emulator at {host}"),
             None => "firestore.googleapis.com".to_owned(),

@@ -1,9 +1,10 @@
 //! A store in this process's memory, for trying things out and for tests. Nothing survives the process.
 
 use super::{
-    Applied, Attempt, Counts, Depth, Examined, Limits, Listing, PageSize, QuarantinePage, Quarantined, REPAIR_SHARD,
-    Repair, Repaired, Settings, Store, StoreError, Tally,
+    Applied, Attempt, ConnectError, Counts, Depth, Examined, Limits, Listing, PageSize, QuarantinePage, Quarantined,
+    REPAIR_SHARD, Repair, Repaired, Settings, Store, StoreError, Tally,
 };
+use crate::adapter_url::AdapterUrl;
 use crate::batch::{Batch, BatchKey};
 use crate::event::Like;
 use crate::membership::{Decision, decide};
@@ -48,6 +49,16 @@ impl State {
 }
 
 impl Memory {
+    /// An empty store: `memory:` has no place and no options.
+    ///
+    /// # Errors
+    /// When the URL has either.
+    pub fn connect(url: &AdapterUrl) -> Result<Self, ConnectError> {
+        url.placeless("write memory: and nothing after it")?;
+        url.options(&[])?;
+        Ok(Self::default())
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         // A panic while the lock is held is a bug in `apply`, which never leaves a batch half done before it can panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)

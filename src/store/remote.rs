@@ -7,6 +7,7 @@ use super::{
     ConnectError, Counts, Depth, ErrorClass, Examined, Listing, PageSize, QuarantinePage, Repair, Repaired, StoreError,
     Tally,
 };
+use crate::adapter_url::{AdapterUrl, Worker};
 use crate::face::{
     self, MAX_POSTS, MAX_QUARANTINED, PostCount, PostPage, PostState, Problem, RepairOrder, count_path, listing_name,
     repair_path,
@@ -26,7 +27,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 /// A running worker.
 pub struct Remote {
     client: Client,
-    base: Url,
+    worker: Worker,
 }
 
 impl Remote {
@@ -35,25 +36,20 @@ impl Remote {
     /// # Errors
     /// When the URL is not `http://ADDR`, or no client can be made.
     pub fn connect(url: &str) -> Result<Self, ConnectError> {
-        let bad = |problem: String| ConnectError::BadUrl { url: url.to_owned(), problem };
-        let base = Url::parse(url).map_err(|error| bad(error.to_string()))?;
-        let bare = base.path() == "/" && base.query().is_none() && base.fragment().is_none();
-        if base.scheme() != "http" || !base.has_host() || !bare {
-            return Err(bad("write http://ADDR, the address that the worker was given with --http".to_owned()));
-        }
+        let worker = AdapterUrl::parse(url)?.worker()?;
         let client = Client::builder().connect_timeout(CONNECT_TIMEOUT).timeout(ANSWER_TIMEOUT).build();
-        let client =
-            client.map_err(|error| ConnectError::Unavailable { url: url.to_owned(), problem: error.to_string() })?;
-        Ok(Self { client, base })
+        let client = client
+            .map_err(|error| ConnectError::Unavailable { url: worker.to_string(), problem: error.to_string() })?;
+        Ok(Self { client, worker })
     }
 
     /// How the worker is called in sentences.
     fn name(&self) -> String {
-        format!("the worker at {}", self.base.as_str().trim_end_matches('/'))
+        format!("the worker at {}", self.worker)
     }
 
     fn url(&self, path: &str) -> Result<Url, StoreError> {
-        Url::parse(&format!("{}{path}", self.base.as_str().trim_end_matches('/'))).map_err(|error| {
+        self.worker.route(path).map_err(|error| {
             let problem = format!("{} cannot be asked for {path} ({error})", self.name());
             StoreError::new(ErrorClass::CannotWork, problem)
         })
@@ -143,21 +139,6 @@ impl Repair for Remote {
             StatusCode::NO_CONTENT => Ok(Repaired::Done),
             StatusCode::CONFLICT => Ok(Repaired::Refused),
             _ => Err(self.refusal(answer).await),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_bare_address_names_a_worker() {
-        assert!(Remote::connect("http://127.0.0.1:8080").is_ok());
-        assert!(Remote::connect("http://localhost:8080/").is_ok());
-        for url in ["http:", "https://localhost", "http://localhost/v1", "http://localhost?x=1"] {
-            let error = Remote::connect(url).err().expect(url).to_string();
-            assert!(error.contains(url), "{error}");
         }
     }
 }

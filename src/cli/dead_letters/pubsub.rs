@@ -62,7 +62,7 @@ pub(super) async fn redrive(select: Select, confirm: Confirm, json: bool) -> any
 
 impl Select {
     async fn open(&self) -> anyhow::Result<DeadLetters> {
-        Ok(DeadLetters::open(&self.source, self.subscription.as_deref(), self.limit).await?)
+        Ok(DeadLetters::open(self.source.typed(), self.subscription.as_deref(), self.limit).await?)
     }
 
     fn wait(&self) -> Duration {

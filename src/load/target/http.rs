@@ -1,6 +1,7 @@
 //! A worker with the source `http:`. The answer to `POST /v1/events` means that every event is durable or quarantined.
 
-use super::{Accepted, Batch, SendError, Target};
+use super::{Accepted, Batch, ConnectError, SendError, Target};
+use crate::adapter_url::AdapterUrl;
 use async_trait::async_trait;
 use reqwest::{Client, StatusCode, header};
 use serde::Deserialize;
@@ -34,17 +35,14 @@ impl Http {
     /// The worker at `http://ADDR`. It is not asked anything yet.
     ///
     /// # Errors
-    /// A sentence, when the URL is not `http://ADDR` or no client can be made.
-    pub fn connect(url: &str) -> Result<Self, String> {
-        let base = Url::parse(url).map_err(|error| error.to_string())?;
-        let bare = base.path() == "/" && base.query().is_none() && base.fragment().is_none();
-        if base.scheme() != "http" || !base.has_host() || !bare {
-            return Err("write http://ADDR, the address that the worker was given with --http".to_owned());
-        }
-        let events = base.join("/v1/events").map_err(|error| error.to_string())?;
+    /// When the URL is not `http://ADDR` or no client can be made.
+    pub fn connect(url: &str) -> Result<Self, ConnectError> {
+        let worker = AdapterUrl::parse(url)?.worker()?;
+        let unusable = |problem| ConnectError { url: worker.to_string(), problem };
+        let events = worker.route("/v1/events").map_err(|error| unusable(error.to_string()))?;
         let client = Client::builder().connect_timeout(CONNECT_TIMEOUT).timeout(ANSWER_TIMEOUT).build();
-        let name = base.as_str().trim_end_matches('/').to_owned();
-        Ok(Self { client: client.map_err(|error| error.to_string())?, events, name })
+        let client = client.map_err(|error| unusable(error.to_string()))?;
+        Ok(Self { client, events, name: worker.to_string() })
     }
 }
 
@@ -101,6 +99,8 @@ mod tests {
     #[test]
     fn only_a_bare_address_names_a_worker() {
         assert_eq!(Http::connect("http://127.0.0.1:8080/").expect("an address").name(), "http://127.0.0.1:8080");
+        let secret = Http::connect("http://user:secret@localhost:8080").expect("an address").name();
+        assert_eq!(secret, "http://localhost:8080");
         for url in ["http:", "https://localhost", "http://localhost/v1/events", "http://localhost?x=1"] {
             assert!(Http::connect(url).is_err(), "{url}");
         }

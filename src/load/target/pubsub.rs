@@ -1,6 +1,7 @@
 //! A Pub/Sub topic. The client library gathers messages into publish requests of its own.
 
-use super::{Accepted, Batch, SendError, Target};
+use super::{Accepted, Batch, ConnectError, SendError, Target};
+use crate::adapter_url::{AdapterUrl, Known, UrlError};
 use crate::source::pubsub::Access;
 use async_trait::async_trait;
 use futures::future::join_all;
@@ -29,19 +30,21 @@ impl PubSub {
     /// something is sent.
     ///
     /// # Errors
-    /// A sentence, when the URL is not understood or there are no credentials.
-    pub async fn connect(url: &str) -> Result<Self, String> {
+    /// When the URL is not understood or there are no credentials.
+    pub async fn connect(url: &str) -> Result<Self, ConnectError> {
         let (project, topic, emulator) = parse(url)?;
+        let name = format!("pubsub://{project}/{topic}");
         let access = Access::new(emulator.as_deref());
         let path = format!("projects/{project}/topics/{topic}");
         let publisher = access.publisher(&path).await.map_err(|error| {
-            format!(
+            let problem = format!(
                 "there is no client for {}: run `gcloud auth application-default login`, or set PUBSUB_EMULATOR_HOST \
                  to use an emulator ({error})",
                 access.place()
-            )
+            );
+            ConnectError { url: name.clone(), problem }
         })?;
-        Ok(Self { publisher, name: format!("pubsub://{project}/{topic}"), access })
+        Ok(Self { publisher, name, access })
     }
 
     fn missing(&self) -> String {
@@ -91,23 +94,20 @@ impl PubSub {
     }
 }
 
+const EXPECTED: &str = "write pubsub://PROJECT/TOPIC";
+
+const KNOWN: &[Known] = &[Known::new("emulator", "HOST:PORT")];
+
 /// Project, topic and emulator of a URL.
-fn parse(url: &str) -> Result<(String, String, Option<String>), String> {
-    let wrong = || "write pubsub://PROJECT/TOPIC".to_owned();
-    let rest = url.strip_prefix("pubsub://").ok_or_else(wrong)?;
-    let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let (project, topic) = path.split_once('/').ok_or_else(wrong)?;
-    if project.is_empty() || topic.is_empty() || topic.contains('/') {
-        return Err(wrong());
+fn parse(url: &str) -> Result<(String, String, Option<String>), UrlError> {
+    let url = AdapterUrl::parse(url)?;
+    let names = url.names(EXPECTED)?;
+    let [project, topic] = &names[..] else { return Err(url.refused(EXPECTED)) };
+    if project.is_empty() || topic.is_empty() || names.iter().any(|name| name.contains(['/', '@'])) {
+        return Err(url.refused(EXPECTED));
     }
-    let mut emulator = None;
-    for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
-        match &*name {
-            "emulator" if !value.is_empty() => emulator = Some(value.into_owned()),
-            other => return Err(format!("{other}={value} is not an option; there is emulator=HOST:PORT")),
-        }
-    }
-    Ok((project.to_owned(), topic.to_owned(), emulator))
+    let options = url.options(KNOWN)?;
+    Ok((project.clone(), topic.clone(), options.host_port("emulator")?))
 }
 
 #[async_trait]

@@ -1,5 +1,6 @@
 //! How to reach Pub/Sub: the service, or an emulator. The client library does not read `PUBSUB_EMULATOR_HOST`; this does.
 
+use crate::adapter_url::emulator_of;
 use google_cloud_auth::credentials::anonymous;
 use google_cloud_gax::client_builder;
 use google_cloud_gax::retry_policy::RetryPolicyExt;
@@ -28,7 +29,7 @@ impl Access {
     /// The emulator at `host_port` where one is given, else the one that `PUBSUB_EMULATOR_HOST` names, else the service.
     #[must_use]
     pub fn new(host_port: Option<&str>) -> Self {
-        let from_environment = || std::env::var("PUBSUB_EMULATOR_HOST").ok().filter(|host| !host.is_empty());
+        let from_environment = || emulator_of(std::env::var("PUBSUB_EMULATOR_HOST").ok());
         let host = host_port.map(str::to_owned).or_else(from_environment);
         Self { emulator: host.map(|h| if h.contains("://") { h } else { format!("http://{h}") }) }
     }

@@ -1,6 +1,7 @@
 //! The URL: `pubsub://PROJECT/SUBSCRIPTION[?option=value&…]`. The worker and its setup read the same one.
 
 use super::super::ConnectError;
+use crate::adapter_url::{AdapterUrl, Known, UrlError};
 use std::time::Duration;
 
 /// What the URL says, with defaults for what it leaves out.
@@ -37,8 +38,18 @@ pub struct Options {
 }
 
 /// What every option may be. Bounds keep typing errors from becoming gigabytes.
-const KNOWN: &str = "streams (1 to 256), outstanding (1 to 100000), extension_s (10 to 600), max_lease_s (10 to 86400), \
-                     idle_s (10 to 86400), emulator (HOST:PORT), topic, exactly_once (true or false)";
+const KNOWN: &[Known] = &[
+    Known::new("streams", "1 to 256"),
+    Known::new("outstanding", "1 to 100000"),
+    Known::new("extension_s", "10 to 600"),
+    Known::new("max_lease_s", "10 to 86400"),
+    Known::new("idle_s", "10 to 86400"),
+    Known::new("emulator", "HOST:PORT"),
+    Known::new("topic", "an id or projects/PROJECT/topics/TOPIC"),
+    Known::new("exactly_once", "true or false"),
+];
+
+const EXPECTED: &str = "write it as pubsub://PROJECT/SUBSCRIPTION";
 
 impl Options {
     /// Reads a URL.
@@ -46,70 +57,52 @@ impl Options {
     /// # Errors
     /// When it is no `pubsub:` URL, a name is not legal, or an option is unknown or out of bounds.
     pub fn parse(url: &str) -> Result<Self, ConnectError> {
-        Self::read(url).map_err(|problem| ConnectError::BadUrl { url: url.to_owned(), problem })
+        Ok(Self::read(&AdapterUrl::parse(url)?)?)
     }
 
-    fn read(url: &str) -> Result<Self, String> {
-        let (path, query) = url.split_once('?').unwrap_or((url, ""));
-        let names = path.strip_prefix("pubsub://").and_then(|p| p.split_once('/'));
-        let (project, subscription) = names.ok_or("write it as pubsub://PROJECT/SUBSCRIPTION")?;
+    fn read(url: &AdapterUrl) -> Result<Self, UrlError> {
+        let names = url.names(EXPECTED)?;
+        let [project, subscription] = &names[..] else { return Err(url.refused(EXPECTED)) };
+        if url.scheme() != "pubsub" {
+            return Err(url.refused(EXPECTED));
+        }
         // A project's id may have a domain in front: `example.com:project`.
         let legal_in_project = |c: char| c.is_ascii_alphanumeric() || "-.:".contains(c);
         if project.is_empty() || !project.chars().all(legal_in_project) {
-            return Err(format!("'{project}' is no project id"));
+            return Err(url.refused("it names no project: letters, digits and -.: make its id"));
         }
-        check_id(subscription)?;
-        let mut options = Self {
-            project: project.to_owned(),
-            subscription: subscription.to_owned(),
-            streams: 32,
-            outstanding: 1_000,
-            extension: Duration::from_secs(60),
-            max_lease: Duration::from_secs(60 * 60),
-            idle: Duration::from_secs(5 * 60),
-            emulator: None,
-            topic: None,
-            exactly_once: None,
+        if !is_id(subscription) {
+            return Err(url.refused(format!("the subscription is no legal id: {ID}")));
+        }
+        let given = url.options(KNOWN)?;
+        let topic = given.read("topic", &format!("a legal id, {ID}, or projects/PROJECT/topics/ID"), |topic| {
+            let id = topic.strip_prefix("projects/").and_then(|rest| rest.split_once("/topics/")).map(|(_, id)| id);
+            is_id(id.unwrap_or(topic)).then(|| topic.to_owned())
+        })?;
+        let options = Self {
+            project: project.clone(),
+            subscription: subscription.clone(),
+            // The bounds fit in both types.
+            streams: given.number("streams", 1..=256)?.unwrap_or(32) as usize,
+            outstanding: given.number("outstanding", 1..=100_000)?.unwrap_or(1_000) as u32,
+            extension: given.seconds("extension_s", 10..=600)?.unwrap_or(Duration::from_secs(60)),
+            max_lease: given.seconds("max_lease_s", 10..=86_400)?.unwrap_or(Duration::from_secs(60 * 60)),
+            idle: given.seconds("idle_s", 10..=86_400)?.unwrap_or(Duration::from_secs(5 * 60)),
+            emulator: given.host_port("emulator")?,
+            topic,
+            exactly_once: given.flag("exactly_once")?,
         };
-        for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
-            options.set(&name, &value).map_err(|problem| format!("{problem}; the options are {KNOWN}"))?;
-        }
         if options.max_lease < options.extension {
-            return Err("max_lease_s is shorter than extension_s".to_owned());
+            return Err(url.refused("max_lease_s is shorter than extension_s"));
         }
         Ok(options)
-    }
-
-    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
-        let number = |min: u32, max: u32| match value.parse::<u32>() {
-            Ok(n) if (min..=max).contains(&n) => Ok(n),
-            _ => Err(format!("{name}={value} is not a number from {min} to {max}")),
-        };
-        let seconds = |min, max| number(min, max).map(|n| Duration::from_secs(n.into()));
-        match name {
-            "streams" => self.streams = number(1, 256)? as usize,
-            "outstanding" => self.outstanding = number(1, 100_000)?,
-            "extension_s" => self.extension = seconds(10, 600)?,
-            "max_lease_s" => self.max_lease = seconds(10, 86_400)?,
-            "idle_s" => self.idle = seconds(10, 86_400)?,
-            "emulator" if !value.is_empty() => self.emulator = Some(value.to_owned()),
-            "topic" => {
-                let id = value.strip_prefix("projects/").and_then(|rest| rest.split_once("/topics/")).map(|(_, id)| id);
-                check_id(id.unwrap_or(value))?;
-                self.topic = Some(value.to_owned());
-            }
-            "exactly_once" => {
-                self.exactly_once = Some(value.parse().map_err(|_| format!("{name}={value} is not true or false"))?);
-            }
-            _ => return Err(format!("{name}={value} is not an option")),
-        }
-        Ok(())
     }
 
     /// `pubsub://PROJECT/SUBSCRIPTION`: the source's name, and what to give to `hotcount setup`.
     #[must_use]
     pub fn name(&self) -> String {
-        format!("pubsub://{}/{}", self.project, self.subscription)
+        // Of what an id may have, this alone means something in a URL.
+        format!("pubsub://{}/{}", self.project, self.subscription.replace('%', "%25"))
     }
 
     /// `projects/PROJECT/subscriptions/SUBSCRIPTION`.
@@ -119,19 +112,15 @@ impl Options {
     }
 }
 
-/// Pub/Sub's own rule for ids of topics and subscriptions.
-fn check_id(id: &str) -> Result<(), String> {
+/// Pub/Sub's own rule for ids of topics and subscriptions, in words.
+const ID: &str = "3 to 255 letters, digits and -_.~+%, a letter first, and not beginning with goog";
+
+fn is_id(id: &str) -> bool {
     let legal = |c: char| c.is_ascii_alphanumeric() || "-_.~+%".contains(c);
-    let right = (3..=255).contains(&id.len())
+    (3..=255).contains(&id.len())
         && id.starts_with(|c: char| c.is_ascii_alphabetic())
         && !id.starts_with("goog")
-        && id.chars().all(legal);
-    if right {
-        return Ok(());
-    }
-    Err(format!(
-        "'{id}' is no legal id: 3 to 255 letters, digits and -_.~+%, a letter first, and not beginning with goog"
-    ))
+        && id.chars().all(legal)
 }
 
 #[cfg(test)]
@@ -142,6 +131,8 @@ mod tests {
     fn a_url_without_options_has_the_defaults() {
         let options = Options::parse("pubsub://example.com:demo/likes").unwrap();
         assert_eq!(options.name(), "pubsub://example.com:demo/likes");
+        let encoded = "pubsub://demo/likes+%25~";
+        assert_eq!(Options::parse(encoded).unwrap().name(), encoded);
         assert_eq!(options.subscription_path(), "projects/example.com:demo/subscriptions/likes");
         assert_eq!((options.streams, options.outstanding), (32, 1_000));
         assert_eq!((options.extension.as_secs(), options.max_lease.as_secs()), (60, 3_600));
@@ -172,18 +163,21 @@ mod tests {
         for (url, expected) in [
             ("pubsub:likes", "pubsub://PROJECT/SUBSCRIPTION"),
             ("pubsub://demo", "pubsub://PROJECT/SUBSCRIPTION"),
-            ("pubsub:///likes", "'' is no project id"),
-            ("pubsub://demo/li", "'li' is no legal id"),
-            ("pubsub://demo/likes/more", "'likes/more' is no legal id"),
-            ("pubsub://demo/likes?streams=0", "streams=0 is not a number from 1 to 256"),
+            ("pubsub:///likes", "it names no project"),
+            ("pubsub://user:secret@demo/likes", "it names no project"),
+            ("pubsub://demo/li", "the subscription is no legal id"),
+            ("pubsub://demo/likes/more", "pubsub://PROJECT/SUBSCRIPTION"),
+            ("http://demo/likes", "pubsub://PROJECT/SUBSCRIPTION"),
+            ("pubsub://demo/likes?streams=0", "streams must be a number from 1 to 256"),
             ("pubsub://demo/likes?extension_s=9", "from 10 to 600"),
             ("pubsub://demo/likes?extension_s=60&max_lease_s=30", "shorter"),
             ("pubsub://demo/likes?exactly_once=yes", "true or false"),
-            ("pubsub://demo/likes?topic=projects/other/topics/x", "'x' is no legal id"),
-            ("pubsub://demo/likes?stream=1", "stream=1 is not an option; the options are streams"),
+            ("pubsub://demo/likes?topic=projects/other/topics/x", "topic must be a legal id"),
+            ("pubsub://demo/likes?emulator=user:secret@host:1", "emulator must be HOST:PORT"),
+            ("pubsub://demo/likes?stream=1", "there is no option 'stream'; there are streams"),
         ] {
             let text = Options::parse(url).unwrap_err().to_string();
-            assert!(text.contains(expected), "{url}: {text}");
+            assert!(text.contains(expected) && !text.contains("secret"), "{url}: {text}");
         }
     }
 }

@@ -1,10 +1,19 @@
 //! What the URL of an embedded store says.
 
+use crate::adapter_url::{AdapterUrl, Known, UrlError};
 use crate::store::Options;
 use std::path::PathBuf;
 
 /// The most that one option may take, 1 GiB: a table's 32 bits address twice that and more.
-const MAX_BYTES: usize = 1 << 30;
+const MAX_BYTES: u64 = 1 << 30;
+
+const KNOWN: &[Known] = &[
+    Known::new("memory_mib", "1 to 1024"),
+    Known::new("cache_mib", "1 to 1024"),
+    Known::new("filter_mib", "1 to 1024"),
+    // For tests: a generation of some bytes makes a checkpoint after each batch.
+    Known::new("memory_bytes", ""),
+];
 
 /// What the URL's query may set.
 #[derive(Clone, Debug)]
@@ -26,39 +35,21 @@ impl Config {
     const DEFAULT_FILTER_MIB: usize = 32;
 
     /// The path and the options in `embedded:PATH?memory_mib=N&cache_mib=N&filter_mib=N`.
-    pub(super) fn parse(url: &str, options: &Options) -> Result<(PathBuf, Self), String> {
-        let rest = url.split_once(':').map_or("", |(_, rest)| rest);
-        let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
-        if path.is_empty() {
-            return Err("it has no path: write embedded:PATH, such as embedded:./hotcount-data".to_owned());
-        }
+    pub(super) fn parse(url: &str, options: &Options) -> Result<(PathBuf, Self), UrlError> {
+        let url = AdapterUrl::parse(url)?;
+        let path = PathBuf::from(url.path()?);
+        let given = url.options(KNOWN)?;
+        let mib = |name| given.number(name, 1..=1_024).map(|mib| mib.map(|mib| mib << 20));
+        // All are under 2^30 + 1 bytes, so they fit wherever this runs.
         let mut config = Self {
             consumer: options.consumer.clone(),
-            generation_bytes: Self::DEFAULT_MEMORY_MIB << 20,
-            cache_bytes: Self::DEFAULT_CACHE_MIB << 20,
-            filter_bytes: Self::DEFAULT_FILTER_MIB << 20,
+            generation_bytes: mib("memory_mib")?.map_or(Self::DEFAULT_MEMORY_MIB << 20, |bytes| bytes as usize),
+            cache_bytes: mib("cache_mib")?.unwrap_or(Self::DEFAULT_CACHE_MIB << 20),
+            filter_bytes: mib("filter_mib")?.map_or(Self::DEFAULT_FILTER_MIB << 20, |bytes| bytes as usize),
         };
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let mib = |least: u64| match value.parse::<u64>() {
-                Ok(mib) if (least..=1_024).contains(&mib) => Ok(mib << 20),
-                _ => Err(format!("{name} is a number of MiB from {least} to 1024")),
-            };
-            match name {
-                // Under 2^30 bytes, so it fits wherever this runs, and a table's 32 bits address it.
-                "memory_mib" => config.generation_bytes = mib(1)? as usize,
-                "cache_mib" => config.cache_bytes = mib(1)?,
-                "filter_mib" => config.filter_bytes = mib(1)? as usize,
-                // For tests: a generation of some bytes makes a checkpoint after each batch.
-                "memory_bytes" => match value.parse() {
-                    Ok(bytes @ 1..=MAX_BYTES) => config.generation_bytes = bytes,
-                    _ => return Err(format!("memory_bytes is a number from 1 to {MAX_BYTES}")),
-                },
-                other => {
-                    return Err(format!("it has no option '{other}': there are memory_mib, cache_mib and filter_mib"));
-                }
-            }
+        if let Some(bytes) = given.number("memory_bytes", 1..=MAX_BYTES)? {
+            config.generation_bytes = bytes as usize;
         }
-        Ok((PathBuf::from(path), config))
+        Ok((path, config))
     }
 }

@@ -1,5 +1,6 @@
 //! Where everything is: the store URL, and the name of every document.
 
+use crate::adapter_url::{AdapterUrl, Known, emulator_of};
 use crate::batch::BatchKey;
 use crate::store::{ConnectError, hex_of_sha256};
 use std::borrow::Cow;
@@ -18,8 +19,16 @@ const MAX_PREFIX_BYTES: usize = 100;
 /// A document's id may have 1,500 bytes, and the consumer is followed by a colon and at most 36 more.
 const MAX_CONSUMER_BYTES: usize = 1_000;
 
-const EXPECTED: &str =
-    "expected firestore://PROJECT[/DATABASE][?prefix=P&batch_key_lifetime_s=S&emulator=HOST:PORT&members_by=cell|scan]";
+const EXPECTED: &str = "write it as firestore://PROJECT[/DATABASE]";
+
+const DEFAULT_DATABASE: &str = "(default)";
+
+const KNOWN: &[Known] = &[
+    Known::new("prefix", "what the names of the collections begin with"),
+    Known::new("batch_key_lifetime_s", "seconds, 1 or more"),
+    Known::new("emulator", "HOST:PORT"),
+    Known::new("members_by", "cell or scan"),
+];
 
 /// How the members of a post are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,67 +62,46 @@ impl Address {
     /// # Errors
     /// When something is not understood, or would be refused by Firestore as part of a name.
     pub fn parse(url: &str, consumer: &str, emulator_host: Option<String>) -> Result<Self, ConnectError> {
-        // What stands before an '@' elsewhere is a password; no error may repeat it.
-        let secretive = url.contains('@') || url.contains("%40");
-        let shown = if secretive { "firestore://…" } else { url };
-        let quoted = |text: &str| if secretive { "…".to_owned() } else { text.to_owned() };
-        let bad = |problem: String| ConnectError::BadUrl { url: shown.to_owned(), problem };
-        let rest = url.strip_prefix("firestore://").ok_or_else(|| bad(EXPECTED.to_owned()))?;
-        let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (project, database) = path.split_once('/').unwrap_or((path, ""));
-        let database = match database {
-            "" | "(default)" | "%28default%29" => "(default)",
-            other => other,
+        let url = AdapterUrl::parse(url)?;
+        let names = url.names(EXPECTED)?;
+        let (project, database) = match &names[..] {
+            [project] => (project, ""),
+            [project, database] => (project, database.as_str()),
+            _ => return Err(url.refused(EXPECTED).into()),
         };
-        if !only(project, "-.:") {
-            return Err(bad(format!("it names no project; {EXPECTED}")));
+        let database = if database.is_empty() { DEFAULT_DATABASE } else { database };
+        if url.scheme() != "firestore" || !only(project, "-.:") {
+            return Err(url.refused(format!("it names no project; {EXPECTED}")).into());
         }
-        if database != "(default)" && !only(database, "-") {
-            return Err(bad(format!("it names no database; {EXPECTED}")));
+        if database != DEFAULT_DATABASE && !only(database, "-") {
+            return Err(url.refused(format!("it names no database; {EXPECTED}")).into());
         }
-        let mut address = Self {
-            project: project.to_owned(),
+        let options = url.options(KNOWN)?;
+        let prefix = options.read("prefix", "letters, digits, '-' or '_', and not begin with '__'", |prefix| {
+            let legal = only(prefix, "-_") && prefix.len() <= MAX_PREFIX_BYTES && !prefix.starts_with("__");
+            legal.then(|| prefix.to_owned())
+        })?;
+        let by = [("cell", MembersBy::Cell), ("scan", MembersBy::Scan)];
+        let address = Self {
+            project: project.clone(),
             database: database.to_owned(),
-            prefix: PREFIX.to_owned(),
+            prefix: prefix.unwrap_or_else(|| PREFIX.to_owned()),
             consumer: consumer.to_owned(),
-            batch_key_lifetime: BATCH_KEY_LIFETIME,
-            emulator: emulator_host.filter(|host| !host.is_empty()),
-            members_by: None,
+            batch_key_lifetime: options
+                .seconds("batch_key_lifetime_s", 1..=u32::MAX.into())?
+                .unwrap_or(BATCH_KEY_LIFETIME),
+            emulator: options.host_port("emulator")?.or_else(|| emulator_of(emulator_host)),
+            members_by: options.choice("members_by", &by)?,
         };
-        for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
-            match name.as_ref() {
-                "prefix" if only(&value, "-_") && value.len() <= MAX_PREFIX_BYTES && !value.starts_with("__") => {
-                    address.prefix = value.into_owned();
-                }
-                "prefix" => {
-                    return Err(bad(format!("the prefix '{}' must be letters, digits, '-' or '_'", quoted(&value))));
-                }
-                "batch_key_lifetime_s" => match value.parse::<u32>() {
-                    Ok(seconds) if seconds > 0 => {
-                        address.batch_key_lifetime = Duration::from_secs(u64::from(seconds));
-                    }
-                    _ => {
-                        return Err(bad(format!(
-                            "batch_key_lifetime_s '{}' must be a number of seconds, 1 or more",
-                            quoted(&value)
-                        )));
-                    }
-                },
-                "emulator" if !value.is_empty() && !value.contains('@') => address.emulator = Some(value.into_owned()),
-                "members_by" if value == "cell" => address.members_by = Some(MembersBy::Cell),
-                "members_by" if value == "scan" => address.members_by = Some(MembersBy::Scan),
-                other => return Err(bad(format!("it has no option '{}' of this value; {EXPECTED}", quoted(other)))),
-            }
-        }
         // A colon would make the keys of consumer `a:b` look like keys of consumer `a`.
         if consumer.is_empty()
             || consumer.len() > MAX_CONSUMER_BYTES
             || consumer.contains(['/', ':'])
             || consumer.starts_with("__")
         {
-            return Err(bad(format!(
+            return Err(url.refused(format!(
                 "the consumer '{consumer}' must be 1 to {MAX_CONSUMER_BYTES} bytes without '/' or ':', and not begin with '__'"
-            )));
+            )).into());
         }
         Ok(address)
     }
