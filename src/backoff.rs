@@ -1,7 +1,12 @@
-//! How long to wait before the next attempt: exponential growth with full jitter. Pure; the generator is an argument.
+//! How long to wait before the next attempt: exponential growth with full jitter; and which failures are in a row. Pure;
+//! the generator and the time are arguments.
 
 use rand::{Rng, RngExt};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// A failure that comes so long after the one before begins a new row: ten minutes, twenty times the longest wait between
+/// two attempts. Without it two blinks in two months, with nothing to do between, would be two in a row.
+pub const HEALED_AFTER: Duration = Duration::from_secs(10 * 60);
 
 /// Bounds of the wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,11 +35,49 @@ impl Backoff {
     }
 }
 
+/// Failures in a row: what works ends the row, and so does time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct InARow {
+    failures: u32,
+    last: Option<Instant>,
+}
+
+impl InARow {
+    /// One more failure. Answers how many there are in a row.
+    pub fn failed(&mut self, at: Instant) -> u32 {
+        let healed = self.last.is_some_and(|last| at.saturating_duration_since(last) >= HEALED_AFTER);
+        self.failures = if healed { 1 } else { self.failures.saturating_add(1) };
+        self.last = Some(at);
+        self.failures
+    }
+
+    /// It worked.
+    pub fn worked(&mut self) {
+        *self = Self::default();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use rand::SeedableRng;
     use rand::rngs::SmallRng;
+
+    #[test]
+    fn failures_are_in_a_row_until_something_works_or_time_has_passed() {
+        let (mut row, mut at) = (InARow::default(), Instant::now());
+        assert_eq!([row.failed(at), row.failed(at)], [1, 2]);
+        row.worked();
+        assert_eq!(row.failed(at), 1);
+        for failures in 2..100 {
+            at += HEALED_AFTER - Duration::from_secs(1);
+            assert_eq!(row.failed(at), failures, "it goes on failing");
+        }
+        for _ in 0..100 {
+            at += HEALED_AFTER;
+            assert_eq!(row.failed(at), 1, "a blink now and then");
+        }
+    }
 
     #[test]
     fn the_wait_doubles_up_to_the_cap_and_fills_the_whole_interval() {

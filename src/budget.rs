@@ -45,6 +45,18 @@ impl Budget {
         }
     }
 
+    /// How many deliveries may be held.
+    #[must_use]
+    pub fn max_deliveries(&self) -> usize {
+        self.max_deliveries
+    }
+
+    /// The same with less room, for something that is held as long as the budget.
+    #[must_use]
+    pub fn without(self, bytes: usize) -> Self {
+        Self { max_bytes: self.max_bytes.saturating_sub(bytes), ..self }
+    }
+
     /// How many more deliveries may be asked for; 0 when full. An answer may overshoot the bytes, by what the source had
     /// received already.
     #[must_use]

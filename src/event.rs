@@ -121,6 +121,9 @@ impl fmt::Debug for Like {
     }
 }
 
+/// Said of an event whose time lies too far ahead.
+const FROM_THE_FUTURE: &str = "more than ten minutes after the message was published";
+
 /// Why a delivery can never succeed. The text names the field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}")]
@@ -139,6 +142,12 @@ impl Poison {
             problem.push('…');
         }
         Self { field, problem }
+    }
+
+    /// Whether the event says that it happened later than is possible: a clock is wrong, the sender's or this machine's.
+    #[must_use]
+    pub fn is_from_the_future(&self) -> bool {
+        self.problem == FROM_THE_FUTURE
     }
 
     /// A like that the store refuses for good, alone in its batch.
@@ -201,7 +210,7 @@ fn order_of(wire: &Wire<'_>, policy: OrderPolicy, liked: bool, seen_at: SystemTi
         OrderPolicy::OccurredAt => {
             let order = occurred_at.ok_or_else(|| Poison::new("occurredAt", "missing, and it is the order"))?;
             if order > micros(seen_at).saturating_add(MAX_FUTURE.as_micros() as i64) {
-                return Err(Poison::new("occurredAt", "more than ten minutes after the message was published"));
+                return Err(Poison::new("occurredAt", FROM_THE_FUTURE));
             }
             Ok(order)
         }

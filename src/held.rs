@@ -1,6 +1,7 @@
 //! The budget of a worker, whoever waits for room in it, and shares of it that give themselves back when they are dropped.
 
 use crate::budget::Budget;
+use crate::settled::Settled;
 use crate::telemetry::Metric;
 use std::sync::Arc;
 use tokio::sync::Notify;
@@ -15,13 +16,22 @@ pub struct Held {
     /// For bytes that are no delivery. Apart, because there may be room for bytes and for no delivery, and then the wrong
     /// waiter would be woken.
     room_for_bytes: Notify,
+    settled: Settled,
 }
 
 impl Held {
-    /// Nothing held yet.
+    /// Nothing held yet. What was settled lately is remembered in bytes of the budget.
     #[must_use]
     pub fn new(budget: Budget) -> Arc<Self> {
-        Arc::new(Self { budget, room: Notify::new(), room_for_bytes: Notify::new() })
+        let settled = Settled::new(budget.max_deliveries(), budget.max_bytes());
+        let budget = budget.without(settled.bytes());
+        Arc::new(Self { budget, room: Notify::new(), room_for_bytes: Notify::new(), settled })
+    }
+
+    /// The messages that were settled lately.
+    #[must_use]
+    pub fn settled(&self) -> &Settled {
+        &self.settled
     }
 
     /// The budget.
@@ -104,6 +114,12 @@ impl Share {
     pub fn new(held: &Arc<Held>, bytes: usize) -> Self {
         held.budget.hold(bytes);
         Self { held: Arc::clone(held), bytes }
+    }
+
+    /// What it is a share of.
+    #[must_use]
+    pub fn held(&self) -> &Held {
+        &self.held
     }
 }
 

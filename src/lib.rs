@@ -14,7 +14,7 @@
 //! | [`adapter_url`] | the one reading of adapter URLs, which shows no secret; pure |
 //! | [`ack`], [`backoff`], [`shard`] | tokens that are settled or dropped; full jitter; a lane's shard |
 //! | [`framing`] | where one event ends and the next begins in a text; pure |
-//! | [`budget`], [`held`] | what a worker may hold, and who waits for room |
+//! | [`budget`], [`held`], [`settled`] | what a worker may hold, and who waits for room; what it has settled lately |
 //! | [`source`] | the port where deliveries come from, and its adapters |
 //! | [`aggregate`] | the bounded buffer that folds likes per member and seals batches |
 //! | [`receipt`], [`progress`], [`telemetry`] | what travels with a like; the numbers; the metrics |
@@ -53,6 +53,7 @@ pub mod reader;
 pub mod readmit;
 pub mod receipt;
 pub mod repair;
+pub mod settled;
 pub mod shard;
 pub mod source;
 pub mod store;

@@ -1,10 +1,11 @@
 //! What a running worker has done so far: the numbers of the contract, and whether the store works.
 
+use crate::backoff::InARow;
 use crate::telemetry::{Latencies, Metric};
 use crate::watchdog::Signs;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 /// So many failed attempts in a row, with no commit of any lane between, mean that the store fails as a whole.
@@ -39,10 +40,12 @@ pub struct Progress {
     stale: AtomicU64,
     poison: AtomicU64,
     left: AtomicU64,
+    from_the_future: AtomicU64,
+    settled_before: AtomicU64,
     unconfirmed: AtomicU64,
     commits: AtomicU64,
     failures_in_a_row: AtomicU32,
-    unauthenticated_in_a_row: AtomicU32,
+    unauthenticated: Mutex<InARow>,
     pulling: AtomicBool,
     works_again: Notify,
     signs: Signs,
@@ -70,6 +73,18 @@ impl Progress {
             poison: read(&self.poison),
             left: read(&self.left),
         }
+    }
+
+    /// Deliveries whose event says that it happened later than is possible.
+    #[must_use]
+    pub fn from_the_future(&self) -> u64 {
+        self.from_the_future.load(Ordering::Relaxed)
+    }
+
+    /// Deliveries of a message that this worker had settled before.
+    #[must_use]
+    pub fn settled_before(&self) -> u64 {
+        self.settled_before.load(Ordering::Relaxed)
     }
 
     /// Acknowledgements that the broker did not confirm.
@@ -180,6 +195,14 @@ impl Progress {
         Metric::Stale.add_labelled("layer", "window", stale);
     }
 
+    /// Deliveries that are fine now and then, and a finding when they are many.
+    pub(crate) fn doubtful(&self, from_the_future: u64, settled_before: u64) {
+        self.from_the_future.fetch_add(from_the_future, Ordering::Relaxed);
+        self.settled_before.fetch_add(settled_before, Ordering::Relaxed);
+        Metric::FromTheFuture.add(from_the_future);
+        Metric::SettledBefore.add(settled_before);
+    }
+
     pub(crate) fn quarantine(&self, field: &'static str) {
         self.poison.fetch_add(1, Ordering::Relaxed);
         Metric::Poison.add_labelled("field", field, 1);
@@ -209,7 +232,7 @@ impl Progress {
         if applied.applied > 0 && !applied.replayed {
             self.commits.fetch_add(1, Ordering::AcqRel);
         }
-        self.unauthenticated_in_a_row.store(0, Ordering::Release);
+        self.unauthenticated_row().worked();
         self.works();
     }
 
@@ -237,6 +260,11 @@ impl Progress {
 
     /// The credentials were not accepted. Answers how often in a row.
     pub(crate) fn unauthenticated(&self) -> u32 {
-        self.unauthenticated_in_a_row.fetch_add(1, Ordering::AcqRel) + 1
+        self.unauthenticated_row().failed(tokio::time::Instant::now().into_std())
+    }
+
+    fn unauthenticated_row(&self) -> MutexGuard<'_, InARow> {
+        // Each change under the lock is whole.
+        self.unauthenticated.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -29,8 +29,22 @@ impl Receipt {
         Self { payload, received_at, meta, ack, share }
     }
 
+    fn message_id(&self) -> Option<&str> {
+        self.meta.as_deref()?.message_id.as_deref()
+    }
+
+    /// Whether this worker has settled the same message before, as far as it remembers: then its acknowledgement had no
+    /// effect.
+    #[must_use]
+    pub fn was_settled_before(&self) -> bool {
+        self.message_id().is_some_and(|id| self.share.held().settled().knows(id))
+    }
+
     /// Acknowledges the delivery. Only for what is durable.
     pub fn settle(self, how: &Settlement) -> Option<Confirmation> {
+        if let Some(id) = self.message_id() {
+            self.share.held().settled().remember(id);
+        }
         let Self { ack, share, .. } = self;
         let confirmation = ack.settle(how);
         drop(share);

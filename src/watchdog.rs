@@ -4,8 +4,10 @@
 //! Pure: it counts its own looks and reads no clock, so a machine that was suspended for an hour is not taken for a
 //! worker that stood still for one.
 
+mod share;
 mod sign;
 
+pub use share::{Part, Share};
 pub use sign::{Doing, Name, Sign, Signs};
 
 use std::collections::BTreeMap;

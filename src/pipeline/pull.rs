@@ -3,7 +3,7 @@
 use super::Work;
 use crate::ack::{Confirmation, Settlement};
 use crate::aggregate::{Added, Known};
-use crate::backoff::Backoff;
+use crate::backoff::{Backoff, InARow};
 use crate::event::{OrderPolicy, Poison, decode};
 use crate::flush::now;
 use crate::held::{Held, Reserved};
@@ -52,15 +52,15 @@ pub(super) struct Puller {
 
 impl Puller {
     /// Pulls until the source ends or the worker stops pulling. A transient error opens the stream again, later each
-    /// time; any other ends the worker.
+    /// time that it comes soon after another one; any other ends the worker.
     pub(super) async fn run(self, seed: u64) -> Result<(), SourceError> {
         let mut rng = SmallRng::seed_from_u64(seed);
-        let mut failures = 0;
+        let mut in_a_row = InARow::default();
         loop {
             let error = tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return Ok(()),
-                ended = self.serve(&mut failures) => match ended {
+                ended = self.serve(&mut in_a_row) => match ended {
                     Ok(()) => return Ok(()),
                     Err(error) => error,
                 },
@@ -68,7 +68,7 @@ impl Puller {
             if !error.transient {
                 return Err(error);
             }
-            failures += 1;
+            let failures = in_a_row.failed(now());
             Metric::StreamRestarts.add(1);
             tracing::warn!(stream = self.number, failures, "the stream is opened again: {error}");
             self.sign.is_down(error.message);
@@ -82,7 +82,7 @@ impl Puller {
 
     /// Serves one opening of the stream. Cancelling it between deliveries loses none: `pull` is cancel safe, and what
     /// it has answered is taken without an await.
-    async fn serve(&self, failures: &mut u32) -> Result<(), SourceError> {
+    async fn serve(&self, in_a_row: &mut InARow) -> Result<(), SourceError> {
         let mut stream = self.source.open(self.number).await?;
         self.sign.is_open();
         self.progress.set_pulling(true);
@@ -94,7 +94,7 @@ impl Puller {
             if deliveries.is_empty() {
                 return Ok(());
             }
-            *failures = 0;
+            in_a_row.worked();
             self.sign.steps("waits for acknowledgements to be taken");
             let taken = self.take(deliveries);
             drop(room);
@@ -128,13 +128,16 @@ impl Puller {
     fn take(&self, deliveries: Vec<Delivery>) -> Taken {
         self.progress.receive(deliveries.len());
         let (mut duplicates, mut stale, mut taken) = (0, 0, Taken::default());
+        let (mut from_the_future, mut settled_before) = (0, 0);
         let mut adder = self.work.aggregator.adder(now());
         for delivery in deliveries {
             let decoded = decode(&delivery.payload, self.order, delivery.seen_at());
             let receipt = Receipt::new(delivery, &self.held);
+            settled_before += u64::from(receipt.was_settled_before());
             let like = match decoded {
                 Ok(like) => like,
                 Err(poison) => {
+                    from_the_future += u64::from(poison.is_from_the_future());
                     // Poison never waits for room: without it the delivery is dropped and comes back.
                     taken.dropped_poison += usize::from(self.poison.try_send((receipt, poison)).is_err());
                     continue;
@@ -153,6 +156,7 @@ impl Puller {
         }
         drop(adder);
         self.progress.known(duplicates, stale);
+        self.progress.doubtful(from_the_future, settled_before);
         self.held.show();
         if !self.work.aggregator.is_empty() {
             self.work.ready.notify_one();

@@ -5,7 +5,7 @@ use super::check::Checks;
 use crate::flush::now;
 use crate::progress::Progress;
 use crate::source::Source;
-use crate::watchdog::{Buffer, LOOK_EVERY, Watchdog};
+use crate::watchdog::{Buffer, LOOK_EVERY, Part, Share, Watchdog};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::MissedTickBehavior;
@@ -38,10 +38,12 @@ impl Watch {
     async fn look(self) -> String {
         let mut watchdog = Watchdog::default();
         let mut source = Silence::default();
+        let mut shares = Shares::default();
         let mut tick = tokio::time::interval(LOOK_EVERY);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tick.tick().await;
+            shares.look(&self.progress);
             let found = watchdog.look(self.progress.signs(), self.buffer());
             if let Some(standstill) = found.iter().find(|finding| finding.is_standstill()) {
                 return standstill.to_string();
@@ -59,6 +61,33 @@ impl Watch {
         let due_at = self.work.aggregator.due_at();
         let waits = due_at.is_some() || self.work.aggregator.waits_aside();
         Buffer { waits, overdue: due_at.is_some_and(|due| due + LOOK_EVERY < now()) }
+    }
+}
+
+/// What some deliveries may say and many must not.
+#[derive(Default)]
+struct Shares {
+    from_the_future: Share,
+    settled_before: Share,
+}
+
+impl Shares {
+    fn look(&mut self, progress: &Progress) {
+        let received = progress.counted().received;
+        let from_the_future = self.from_the_future.look(progress.from_the_future(), received);
+        progress.set_finding("clock", from_the_future.map(|Part { hits, of }| {
+            format!(
+                "{hits} of the last {of} deliveries say that they happened more than ten minutes in the future, and are \
+                 quarantined: the clock of this machine is slow, which `date -u` shows, or the senders' clocks are fast"
+            )
+        }));
+        let settled_before = self.settled_before.look(progress.settled_before(), received);
+        progress.set_finding("acknowledgements", settled_before.map(|Part { hits, of }| {
+            format!(
+                "{hits} of the last {of} deliveries were settled here before, so acknowledgements have no effect: they count \
+                 once, and come again until the broker takes the acknowledgements or gives the messages up"
+            )
+        }));
     }
 }
 

@@ -93,7 +93,8 @@ impl PubSub {
         }
         let subscriber = access.subscriber(options.streams).await;
         let subscriber = subscriber.map_err(|e| unavailable(failure::no_client(&e, &access)))?;
-        let patience = (0..options.streams).map(|_| Patience::new(seen)).collect();
+        let began = tokio::time::Instant::now().into_std();
+        let patience = (0..options.streams).map(|_| Patience::new(seen, began)).collect();
         Ok(Self(Arc::new(Shared {
             options,
             access,

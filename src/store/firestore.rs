@@ -7,6 +7,7 @@
 mod address;
 mod apply;
 pub mod billing;
+mod connect;
 mod document;
 mod poison;
 mod quarantine;

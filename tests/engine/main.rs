@@ -10,6 +10,7 @@ mod faults;
 mod modelled;
 mod poison;
 mod source_checks;
+mod streams;
 mod watchdog;
 
 use faults::{Fault, Faulty};

@@ -1,11 +1,13 @@
-//! What is wrong with the place that deliveries come from is looked for at the start and every few minutes.
+//! What is wrong with the place that deliveries come from is looked for at the start and every few minutes; what is wrong
+//! with a clock shows in the deliveries.
 
 use super::{config, event, until};
 use crate::faults::{Fault, Faulty};
 use async_trait::async_trait;
+use hotcount::event::OrderPolicy;
 use hotcount::pipeline;
 use hotcount::progress::Progress;
-use hotcount::source::memory::Memory as Messages;
+use hotcount::source::memory::{Config as MessagesConfig, Memory as Messages};
 use hotcount::source::{Finding, Source, SourceError, Stream, Weight};
 use hotcount::store::Store;
 use hotcount::store::memory::Memory;
@@ -121,4 +123,46 @@ async fn a_check_that_never_answers_hides_nothing_else() {
     let began = Instant::now();
     until("the store is found", || place.not_ready().join("\n").contains("waits for the store")).await;
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+}
+
+/// An event that happened so many minutes after 1970 began, when every message is received.
+fn at_minute(n: u64, minute: u64) -> String {
+    format!(
+        r#"{{"eventId":"e{n}","type":"like.added","postId":"p","userId":"u{n}","occurredAt":"1970-01-01T00:{minute:02}:00Z"}}"#
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_slow_makes_the_worker_not_ready_and_names_itself_until_it_is_right() {
+    let (progress, shutdown) = (Arc::new(Progress::default()), CancellationToken::new());
+    let messages = Messages::new(MessagesConfig::default());
+    let config = pipeline::Config { order: OrderPolicy::OccurredAt, ..config() };
+    let engine = pipeline::run(
+        Arc::new(messages.clone()),
+        Arc::new(Memory::default()),
+        config,
+        shutdown.clone(),
+        Arc::clone(&progress),
+    );
+    let running = tokio::spawn(engine);
+    until("it is ready", || progress.not_ready().is_empty()).await;
+    let settled = |messages: &Messages| messages.totals().counted + messages.totals().quarantined;
+    // A healthy start, with a sender here and there whose clock is fast.
+    for n in 0..200 {
+        messages.publish(at_minute(n, if n % 10 == 0 { 20 } else { 0 })).expect("room");
+    }
+    until("all are settled", || settled(&messages) == 200).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(progress.not_ready(), Vec::<String>::new());
+    for n in 1_000..1_300 {
+        messages.publish(at_minute(n, 20)).expect("room");
+        until("it is settled", || messages.totals().waiting == 0).await;
+    }
+    until("it is not ready", || progress.not_ready().join("\n").contains("the clock of this machine is slow")).await;
+    for n in 2_000..4_000 {
+        messages.publish(at_minute(n, 0)).expect("room");
+    }
+    until("it is ready again", || progress.not_ready().is_empty()).await;
+    shutdown.cancel();
+    assert!(running.await.expect("no panic").is_ok());
 }

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::FutureExt;
 use hotcount::ack::{Ack, AckError, Confirmation, Settle, Settlement};
-use hotcount::source::{Delivery, Source, SourceError, Stream};
+use hotcount::source::{Delivery, Meta, Source, SourceError, Stream};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
@@ -225,11 +225,16 @@ impl Shared {
         state.messages[message].attempts += 1;
         state.seen.delivered += 1;
         state.held += 1;
+        let meta = Meta {
+            message_id: Some(message.to_string()),
+            attempt: Some(state.messages[message].attempts),
+            ..Meta::default()
+        };
         state.seen.most_held = state.seen.most_held.max(state.held);
         Some(Delivery {
             payload: state.messages[message].payload.clone(),
             received_at: SystemTime::UNIX_EPOCH,
-            meta: None,
+            meta: Some(Box::new(meta)),
             ack: Ack::one(Box::new(Token {
                 shared: Arc::clone(self),
                 number: token,

@@ -2,10 +2,12 @@
 
 use super::super::SourceError;
 use super::{Access, Options};
+use crate::backoff::{HEALED_AFTER, InARow};
 use google_cloud_gax::client_builder;
 use google_cloud_gax::error::rpc::Code;
 use google_cloud_pubsub::Error;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 /// How often a refusal is taken for a passing one before the worker stops: right after a subscription was made, a
 /// permission granted or a server moved, one of these is no more than a blink.
@@ -14,28 +16,47 @@ const REFUSALS: u32 = 1;
 /// How often credentials may be refused in a row: a token is renewed while the old one still runs out elsewhere.
 const REFUSED_CREDENTIALS: u32 = 4;
 
-/// Counts a stream number's refusals in a row; a delivery ends the row.
+/// Counts a stream number's refusals in a row; a delivery ends the row, and on a quiet topic time does.
 #[derive(Debug)]
-pub(super) struct Patience(AtomicU32);
+pub(super) struct Patience(Mutex<Row>);
+
+#[derive(Debug)]
+struct Row {
+    refusals: InARow,
+    /// Whether the subscription is known to exist: the first refusal is only doubtful if it is.
+    seen: bool,
+    /// Whoever was not refused for long has a subscription too.
+    began: Instant,
+}
 
 impl Patience {
-    /// `seen` is whether the subscription is known to exist: the first refusal is only doubtful if it is.
-    pub(super) fn new(seen: bool) -> Self {
-        Self(AtomicU32::new(if seen { 0 } else { REFUSALS }))
+    /// `seen` is whether the subscription is known to exist.
+    pub(super) fn new(seen: bool, now: Instant) -> Self {
+        Self(Mutex::new(Row { refusals: InARow::default(), seen, began: now }))
+    }
+
+    fn row(&self) -> MutexGuard<'_, Row> {
+        // Each change under the lock is whole.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A delivery came.
     pub(super) fn worked(&self) {
-        self.0.store(0, Ordering::Relaxed);
+        let mut row = self.row();
+        row.refusals.worked();
+        row.seen = true;
     }
 
     /// Turns the end of a stream into what the pipeline reads.
-    pub(super) fn judge(&self, error: Error, options: &Options, access: &Access) -> SourceError {
+    pub(super) fn judge(&self, error: Error, at: Instant, options: &Options, access: &Access) -> SourceError {
+        let mut row = self.row();
+        row.seen |= at.saturating_duration_since(row.began) >= HEALED_AFTER;
         let transient = match class(&error) {
             Class::Passing => true,
-            Class::Refused => self.0.fetch_add(1, Ordering::Relaxed) < REFUSALS,
-            Class::Credentials => self.0.fetch_add(1, Ordering::Relaxed) < REFUSED_CREDENTIALS,
+            Class::Refused => row.refusals.failed(at) <= REFUSALS && row.seen,
+            Class::Credentials => row.refusals.failed(at) <= REFUSED_CREDENTIALS,
         };
+        drop(row);
         SourceError { transient, message: sentence(&error, options, access), source: Some(Box::new(error)) }
     }
 }
@@ -129,14 +150,30 @@ mod tests {
     }
 
     fn transient(patience: &Patience, code: Code) -> bool {
+        transient_at(patience, code, Instant::now())
+    }
+
+    fn transient_at(patience: &Patience, code: Code, at: Instant) -> bool {
         let options = Options::parse("pubsub://demo/likes").unwrap();
-        patience.judge(failure(code), &options, &Access::new(Some("127.0.0.1:1"))).transient
+        patience.judge(failure(code), at, &options, &Access::new(Some("127.0.0.1:1"))).transient
+    }
+
+    /// A topic that brings nothing for months cannot end a row by a delivery.
+    #[test]
+    fn refusals_that_come_now_and_then_on_a_quiet_topic_are_not_in_a_row() {
+        let (patience, mut at) = (Patience::new(true, Instant::now()), Instant::now());
+        for code in [Code::NotFound, Code::PermissionDenied, Code::Unauthenticated].repeat(4) {
+            assert!(transient_at(&patience, code, at), "{code:?}");
+            at += HEALED_AFTER;
+        }
+        assert!(transient_at(&patience, Code::NotFound, at));
+        assert!(!transient_at(&patience, Code::NotFound, at + HEALED_AFTER / 2), "this one is");
     }
 
     #[test]
     fn a_refusal_is_transient_once_and_again_after_a_delivery() {
         for code in [Code::NotFound, Code::PermissionDenied, Code::InvalidArgument, Code::FailedPrecondition] {
-            let patience = Patience::new(true);
+            let patience = Patience::new(true, Instant::now());
             assert_eq!([transient(&patience, code), transient(&patience, code)], [true, false], "{code:?}");
             patience.worked();
             assert!(transient(&patience, code), "{code:?}");
@@ -145,19 +182,26 @@ mod tests {
 
     #[test]
     fn a_refusal_of_what_nobody_has_seen_is_final() {
-        assert!(!transient(&Patience::new(false), Code::NotFound));
+        assert!(!transient(&Patience::new(false, Instant::now()), Code::NotFound));
+    }
+
+    #[test]
+    fn a_refusal_long_after_the_start_is_doubtful_whoever_was_allowed_to_look() {
+        let (began, patience) = (Instant::now(), Patience::new(false, Instant::now()));
+        assert!(transient_at(&patience, Code::NotFound, began + HEALED_AFTER * 2));
+        assert!(!transient_at(&patience, Code::NotFound, began + HEALED_AFTER * 2));
     }
 
     #[test]
     fn credentials_are_tried_a_few_times() {
-        let patience = Patience::new(true);
+        let patience = Patience::new(true, Instant::now());
         let judged: Vec<bool> = (0..6).map(|_| transient(&patience, Code::Unauthenticated)).collect();
         assert_eq!(judged, [true, true, true, true, false, false]);
     }
 
     #[test]
     fn a_broken_connection_is_transient_however_often() {
-        let patience = Patience::new(false);
+        let patience = Patience::new(false, Instant::now());
         for code in [Code::Cancelled, Code::Unknown, Code::Unavailable, Code::DataLoss, Code::Internal] {
             assert!((0..50).all(|_| transient(&patience, code)), "{code:?}");
         }

@@ -129,7 +129,7 @@ impl PubSubStream {
 
     fn judge(&self, error: Error) -> SourceError {
         let Shared { options, access, patience, .. } = &*self.shared;
-        patience[self.number % patience.len()].judge(error, options, access)
+        patience[self.number % patience.len()].judge(error, Instant::now().into_std(), options, access)
     }
 }
 

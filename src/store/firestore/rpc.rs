@@ -2,17 +2,18 @@
 //! to fail any of them before or after it took effect.
 
 use super::address::Address;
+use super::connect::connect;
 use async_trait::async_trait;
+use firestore::errors::FirestoreError;
 use futures::TryStreamExt;
 use gcloud_sdk::google::firestore::v1::firestore_client::FirestoreClient;
 use gcloud_sdk::google::firestore::v1::{
     BatchGetDocumentsRequest, BatchGetDocumentsResponse, CommitRequest, CommitResponse, RunAggregationQueryRequest,
     RunAggregationQueryResponse, RunQueryRequest, RunQueryResponse,
 };
-use gcloud_sdk::google_cloud_auth::credentials::anonymous;
 use gcloud_sdk::tonic::metadata::MetadataValue;
 use gcloud_sdk::tonic::{Request, Status};
-use gcloud_sdk::{GoogleApi, GoogleAuthMiddleware, RequestTimeouts};
+use gcloud_sdk::{GoogleAuthMiddleware, RequestTimeouts};
 use std::time::Duration;
 
 /// The longest that one RPC may take, its streamed answer included.
@@ -23,8 +24,6 @@ pub const DEADLINE: Duration = Duration::from_secs(65);
 
 /// The largest answer that is read, in bytes. A page of documents of up to 1 MiB stays well below.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
-
-const SERVICE: &str = "https://firestore.googleapis.com";
 
 /// The RPCs. Every call is one attempt: nobody below this trait tries again, because only the caller knows whether an
 /// unknown outcome may be repeated.
@@ -45,7 +44,7 @@ pub trait Rpc: Send + Sync {
 
 /// The service itself, or its emulator.
 pub struct Grpc {
-    api: GoogleApi<FirestoreClient<GoogleAuthMiddleware>>,
+    client: FirestoreClient<GoogleAuthMiddleware>,
     emulated: bool,
 }
 
@@ -55,24 +54,16 @@ impl Grpc {
     ///
     /// # Errors
     /// When the host is not reached or there are no credentials.
-    pub async fn connect(address: &Address) -> Result<Self, gcloud_sdk::error::Error> {
-        let prefix = Some(address.database_path());
-        let api = match address.emulator() {
-            Some(host) => {
-                let credentials = anonymous::Builder::new().build();
-                let url = if host.contains("://") { host.to_owned() } else { format!("http://{host}") };
-                GoogleApi::from_function_with_credentials(FirestoreClient::new, url, prefix, credentials).await?
-            }
-            None => GoogleApi::from_function(FirestoreClient::new, SERVICE, prefix).await?,
-        };
-        let api = api.with_request_timeouts(RequestTimeouts::new().with_total(DEADLINE));
-        Ok(Self { api, emulated: address.emulator().is_some() })
+    pub async fn connect(address: &Address) -> Result<Self, FirestoreError> {
+        let client = connect(address).await?.max_decoding_message_size(MAX_ANSWER_BYTES);
+        Ok(Self { client, emulated: address.emulator().is_some() })
     }
 
     /// The emulator takes whoever shows no token for a browser, and evaluates its security rules for every document. As
     /// `owner` one is what a service account is in the service: above the rules.
     fn request<T>(&self, message: T) -> Request<T> {
         let mut request = Request::new(message);
+        request.extensions_mut().insert(RequestTimeouts::new().with_total(DEADLINE));
         if self.emulated {
             request.metadata_mut().insert("authorization", MetadataValue::from_static("Bearer owner"));
         }
@@ -80,7 +71,7 @@ impl Grpc {
     }
 
     fn client(&self) -> FirestoreClient<GoogleAuthMiddleware> {
-        self.api.get().max_decoding_message_size(MAX_ANSWER_BYTES)
+        self.client.clone()
     }
 }
 

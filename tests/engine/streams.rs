@@ -1,0 +1,66 @@
+//! Streams that break.
+
+use super::{config, until};
+use async_trait::async_trait;
+use hotcount::backoff::{Backoff, HEALED_AFTER};
+use hotcount::pipeline;
+use hotcount::progress::Progress;
+use hotcount::source::{Delivery, Source, SourceError, Stream};
+use hotcount::store::memory::Memory;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// A source that brings nothing and whose streams break after so long. It notes when they were opened.
+#[derive(Clone)]
+struct Breaking {
+    after: Duration,
+    opened: Arc<Mutex<Vec<Instant>>>,
+}
+
+#[async_trait]
+impl Source for Breaking {
+    fn name(&self) -> String {
+        "breaking:".to_owned()
+    }
+
+    async fn open(&self, _: usize) -> Result<Box<dyn Stream>, SourceError> {
+        self.opened.lock().unwrap().push(Instant::now());
+        Ok(Box::new(self.clone()))
+    }
+}
+
+#[async_trait]
+impl Stream for Breaking {
+    async fn pull(&mut self, _: usize) -> Result<Vec<Delivery>, SourceError> {
+        tokio::time::sleep(self.after).await;
+        Err(SourceError { transient: true, message: "UNAVAILABLE".to_owned(), source: None })
+    }
+}
+
+/// The longest pause between two openings, beside the time for which a stream was open.
+async fn longest_pause(after: Duration) -> Duration {
+    const TIMES: usize = 40;
+    let (progress, shutdown) = (Arc::new(Progress::default()), CancellationToken::new());
+    let source = Breaking { after, opened: Arc::default() };
+    let store = Arc::new(Memory::default());
+    let engine = pipeline::run(Arc::new(source.clone()), store, config(), shutdown.clone(), progress);
+    let running = tokio::spawn(engine);
+    for times in 1..=TIMES {
+        until("it is opened again", || source.opened.lock().unwrap().len() >= times).await;
+    }
+    shutdown.cancel();
+    assert!(running.await.expect("no panic").is_ok());
+    let opened = source.opened.lock().unwrap();
+    opened.windows(2).map(|two| two[1] - two[0] - after).max().unwrap_or_default()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_stream_that_breaks_now_and_then_is_opened_again_at_once_every_time() {
+    let base = Backoff::default().base;
+    let pause = longest_pause(HEALED_AFTER + Duration::from_secs(60)).await;
+    assert!(pause <= base, "{pause:?}");
+    let pause = longest_pause(Duration::from_secs(1)).await;
+    assert!(pause > base * 10, "one that breaks all the time is opened later and later: {pause:?}");
+}
