@@ -1,11 +1,12 @@
-//! How fast memberships become durable: the embedded store beside a bare SQLite loop, in one run on one disk.
+//! How fast memberships become durable: the embedded store beside a bare SQLite loop and beside the engine of its tables
+//! alone, in one run on one disk.
 //!
 //! Both get the same likes: one post takes half of them, the rest are spread over many posts, and about 27 % are repeats
 //! that come again somewhere later. SQLite gets them as a table of memberships with a guarded upsert and a counter a
 //! post, 500 a transaction, `synchronous=full` in WAL mode. The store gets sealed batches. Both are empty at the start.
 //!
 //! `cargo bench --bench storage --no-default-features --features embedded -- [events=2000000] [posts=200000] [lanes=4]
-//! [batch=500,2000] [only=sqlite|embedded] [dir=PATH] [url=QUERY]`
+//! [batch=500,2000] [only=sqlite|plain|embedded] [dir=PATH] [url=QUERY]`
 
 #![expect(clippy::expect_used, reason = "a benchmark ends at the first failure")]
 
@@ -18,6 +19,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+#[path = "support/plain.rs"]
+mod plain;
 #[path = "support/sqlite.rs"]
 mod sqlite;
 #[path = "support/threads.rs"]
@@ -180,6 +183,11 @@ fn main() {
         let took = sqlite::fill(directory.path(), &batches(&likes, 500));
         bare = Some(rate(took));
         println!("SQLite, 500 a commit: {took:.2?}, {:.0} memberships/s", rate(took));
+    }
+    for &size in arguments.batches.iter().filter(|_| arguments.wants("plain")) {
+        let directory = arguments.directory();
+        let took = plain::fill(directory.path(), &batches(&likes, size));
+        println!("the plain engine, {size} a commit: {took:.2?}, {:.0} memberships/s", rate(took));
     }
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");

@@ -1,10 +1,14 @@
 //! The command line: one file a subcommand. Every flag has an environment variable; there is no config file.
 
+#[cfg(feature = "embedded")]
+mod backup;
 mod confirm;
 mod count;
 mod dead_letters;
 #[cfg(feature = "embedded")]
 mod demo;
+#[cfg(feature = "embedded")]
+mod embedded;
 mod engine;
 mod load;
 pub(crate) mod log;
@@ -54,7 +58,7 @@ left to redelivery.";
 pub(crate) enum Command {
     /// The worker: pulls events, counts them, acknowledges them
     Run(run::Run),
-    /// Counts the events of a file, one JSON a line, through the same pipeline
+    /// Counts the events of a file through the same pipeline
     Replay(replay::Replay),
     /// Prints the derived count of posts
     Count(count::Count),
@@ -69,6 +73,12 @@ pub(crate) enum Command {
     /// Shows everything offline: a viral post, duplicates, a worker that is killed twice, and counts that are exact
     #[cfg(feature = "embedded")]
     Demo(demo::Demo),
+    /// A consistent copy of an embedded store, while a worker counts
+    #[cfg(feature = "embedded")]
+    Backup(backup::Backup),
+    /// What can be done to an embedded store that no process has open: salvage, compact
+    #[cfg(feature = "embedded")]
+    Embedded(embedded::Embedded),
     /// Makes the topic, the subscription and the dead letters, and prints what the database needs
     Setup(setup::Setup),
 }
@@ -85,6 +95,10 @@ impl Command {
             Self::Load(command) => command.run().await,
             #[cfg(feature = "embedded")]
             Self::Demo(command) => command.run().await,
+            #[cfg(feature = "embedded")]
+            Self::Backup(command) => command.run().await,
+            #[cfg(feature = "embedded")]
+            Self::Embedded(command) => command.run().await,
             Self::Setup(command) => command.run().await,
         }
     }
@@ -171,6 +185,13 @@ impl StoreArgs {
 
     pub(crate) async fn connect_repair(&self) -> anyhow::Result<Arc<dyn Repair>> {
         Ok(store::connect_repair(self.store.typed(), &self.options()).await?)
+    }
+
+    /// For reading, with this access.
+    #[cfg(feature = "embedded")]
+    pub(crate) async fn connect_counts_for(&self, access: store::Access) -> anyhow::Result<Arc<dyn Counts>> {
+        let options = store::Options { access, ..self.options() };
+        Ok(store::connect_counts(self.store.typed(), &options).await?)
     }
 
     pub(crate) async fn connect_counts(&self) -> anyhow::Result<Arc<dyn Counts>> {

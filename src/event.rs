@@ -3,15 +3,17 @@
 //! [`decode`] is pure and total: any bytes at all become a [`Like`] or a [`Poison`] whose reason names the field. Poison
 //! is quarantined and then acknowledged; it never blocks another delivery.
 
+mod decode;
+mod envelope;
 mod wire;
+
+pub use decode::{decode, decode_with};
+pub use envelope::{Outside, attributes_of_headers, outside};
 
 use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
-use wire::{Scalar, Wire};
+use std::time::Duration;
 
 /// The longest id in bytes: Firestore's limit for a document id and for an indexed string.
 pub const MAX_ID_BYTES: usize = 1_500;
@@ -31,7 +33,7 @@ thread_local! {
 /// Where the order of likes comes from; one policy per consumer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OrderPolicy {
-    /// `occurredAt`, in microseconds since 1970.
+    /// `occurredAt`, in nanoseconds since 1970: the years 1677 to 2262.
     #[default]
     OccurredAt,
     /// The integer `version` that the publisher counts up.
@@ -144,110 +146,22 @@ impl Poison {
         Self { field, problem }
     }
 
+    /// The same, of what stands inside something else: its place is told.
+    fn within(mut self, place: &str) -> Self {
+        self.problem = format!("{} (in {place})", self.problem);
+        self
+    }
+
     /// Whether the event says that it happened later than is possible: a clock is wrong, the sender's or this machine's.
     #[must_use]
     pub fn is_from_the_future(&self) -> bool {
-        self.problem == FROM_THE_FUTURE
+        self.problem.starts_with(FROM_THE_FUTURE)
     }
 
     /// A like that the store refuses for good, alone in its batch.
     #[must_use]
     pub fn refused_by_store(problem: impl Into<String>) -> Self {
         Self::new("store", problem)
-    }
-}
-
-/// Reads one event. `seen_at` is when the message was published, or received where that is not known; it bounds how
-/// far in the future `occurredAt` may lie, and is never the order itself (a publisher's retry would overtake an unlike).
-///
-/// # Errors
-/// The reason why the payload can never be counted.
-pub fn decode(payload: &[u8], policy: OrderPolicy, seen_at: SystemTime) -> Result<Like, Poison> {
-    // Checked as a whole: cheaper than text by text, as the parser would.
-    let text = std::str::from_utf8(payload).map_err(|e| Poison::new("payload", format!("not UTF-8 ({e})")))?;
-    let wire: Wire<'_> =
-        serde_json::from_str(text).map_err(|e| Poison::new("payload", format!("not an event in JSON ({e})")))?;
-    let event_id = match &wire.event_id {
-        Scalar::Text(id) => checked_id("eventId", id)?,
-        other => return Err(Poison::new("eventId", other.expected("a string"))),
-    };
-    let liked = match &wire.kind {
-        Scalar::Text(t) if t == "like.added" => true,
-        Scalar::Text(t) if t == "like.removed" => false,
-        Scalar::Text(_) => return Err(Poison::new("type", "neither like.added nor like.removed")),
-        other => return Err(Poison::new("type", other.expected("a string"))),
-    };
-    let (mut post_digits, mut user_digits) = (String::new(), String::new());
-    let post = text_or_integer("postId", &wire.post_id, &mut post_digits)?;
-    if post.bytes().any(|byte| byte == b'/')
-        || post == "."
-        || post == ".."
-        || (post.len() >= 4 && post.starts_with("__") && post.ends_with("__"))
-    {
-        return Err(Poison::new("postId", "not a legal document id (no '/', not '.', '..' or '__…__')"));
-    }
-    let user = text_or_integer("userId", &wire.user_id, &mut user_digits)?;
-    let order = order_of(&wire, policy, liked, seen_at)?;
-    Ok(Like::new(post, user, event_id, liked, order))
-}
-
-fn order_of(wire: &Wire<'_>, policy: OrderPolicy, liked: bool, seen_at: SystemTime) -> Result<i64, Poison> {
-    let occurred_at = match &wire.occurred_at {
-        Scalar::Absent => None,
-        Scalar::Text(text) => Some(
-            OffsetDateTime::parse(text, &Rfc3339)
-                .map(|t| t.unix_timestamp() * 1_000_000 + i64::from(t.microsecond()))
-                .map_err(|_| Poison::new("occurredAt", "not an RFC 3339 time"))?,
-        ),
-        other => return Err(Poison::new("occurredAt", other.expected("a string"))),
-    };
-    let version = match &wire.version {
-        Scalar::Absent => None,
-        Scalar::Integer(v) => Some(*v),
-        other => return Err(Poison::new("version", other.expected("a 64-bit integer"))),
-    };
-    match policy {
-        OrderPolicy::OccurredAt => {
-            let order = occurred_at.ok_or_else(|| Poison::new("occurredAt", "missing, and it is the order"))?;
-            if order > micros(seen_at).saturating_add(MAX_FUTURE.as_micros() as i64) {
-                return Err(Poison::new("occurredAt", FROM_THE_FUTURE));
-            }
-            Ok(order)
-        }
-        OrderPolicy::Version => version.ok_or_else(|| Poison::new("version", "missing, and it is the order")),
-        OrderPolicy::None if liked => Ok(0),
-        OrderPolicy::None => Err(Poison::new("type", "like.removed needs an order, and the policy is none")),
-    }
-}
-
-/// Microseconds since 1970, saturating.
-fn micros(at: SystemTime) -> i64 {
-    match at.duration_since(UNIX_EPOCH) {
-        Ok(since) => i64::try_from(since.as_micros()).unwrap_or(i64::MAX),
-        Err(before) => i64::try_from(before.duration().as_micros()).map_or(i64::MIN, |m| -m),
-    }
-}
-
-fn text_or_integer<'a>(field: &'static str, value: &'a Scalar<'_>, digits: &'a mut String) -> Result<&'a str, Poison> {
-    match value {
-        Scalar::Text(text) => checked_id(field, text),
-        Scalar::Integer(number) => {
-            *digits = number.to_string();
-            Ok(digits)
-        }
-        Scalar::BigInteger(number) => {
-            *digits = number.to_string();
-            Ok(digits)
-        }
-        other => Err(Poison::new(field, other.expected("a string or an integer"))),
-    }
-}
-
-fn checked_id<'a>(field: &'static str, id: &'a str) -> Result<&'a str, Poison> {
-    match id.len() {
-        0 => Err(Poison::new(field, "empty")),
-        1..=MAX_ID_BYTES => Ok(id),
-        _ => Err(Poison::new(field, "longer than 1,500 bytes")),
     }
 }
 

@@ -7,6 +7,7 @@
 //! | `GET /v1/counts/{post}[?verify=true]` | [`PostCount`] |
 //! | `GET /v1/posts?listing=shards\|members[&after=ID][&limit=N]` | [`PostPage`] |
 //! | `GET /v1/quarantine[?after=ID][&limit=N][&bytes=N]` | [`QuarantinePage`] |
+//! | `GET /v1/backup` | a copy of an embedded store, as bytes; 429 while another copy is read |
 //! | `GET /v1/counts/{post}/repair` | [`PostState`] |
 //! | `POST /v1/counts/{post}/repair`, a [`RepairOrder`] | 204 corrected · 409 somebody else repaired first: read again |
 //!
@@ -17,9 +18,11 @@
 //! Nobody is asked who they are here, so nothing here can do harm: a repair takes the version from the request and the
 //! counts from the store, and can only make shards equal to members. Deleting poison is not among the routes.
 
+mod backup;
 mod problem;
 mod quarantine;
 
+pub use backup::BACKUP_PATH;
 pub use problem::{Fault, Problem, UnreadableDocument};
 pub use quarantine::{Attribute, NotUnderstood, QuarantineEntry, QuarantinePage, UnreadableEntry};
 
@@ -147,12 +150,14 @@ pub fn repair_path(post: &str) -> String {
 
 /// The routes in this file's table, answered by `store`.
 pub fn routes(store: Arc<dyn Repair>) -> Router {
+    let copies = backup::routes(Arc::clone(&store));
     Router::new()
         .route("/v1/counts/{post}", get(count))
         .route("/v1/counts/{post}/repair", get(examine).post(repair))
         .route("/v1/posts", get(posts))
         .route("/v1/quarantine", get(quarantined))
         .with_state(store)
+        .merge(copies)
 }
 
 #[derive(Deserialize)]

@@ -13,7 +13,7 @@
 //! | [`event`], [`membership`], [`batch`] | a like, the decision, what one commit carries; pure |
 //! | [`adapter_url`] | the one reading of adapter URLs, which shows no secret; pure |
 //! | [`ack`], [`backoff`], [`shard`] | tokens that are settled or dropped; full jitter; a lane's shard |
-//! | [`framing`] | where one event ends and the next begins in a text; pure |
+//! | [`inflate`], [`framing`] | unpacking; where one event ends and the next begins in a text; pure |
 //! | [`budget`], [`held`], [`settled`] | what a worker may hold, and who waits for room; what it has settled lately |
 //! | [`source`] | the port where deliveries come from, and its adapters |
 //! | [`aggregate`] | the bounded buffer that folds likes per member and seals batches |
@@ -42,6 +42,7 @@ pub mod face;
 pub mod flush;
 pub mod framing;
 pub mod held;
+pub mod inflate;
 pub mod load;
 pub mod membership;
 pub mod model;

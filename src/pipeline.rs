@@ -97,7 +97,20 @@ pub async fn run_beside(
     let ended = engine.until_the_pullers_end(&shutdown).await;
     progress.set_pulling(false);
     let drained = match ended {
-        Ok(()) => engine.drain(shutdown.is_cancelled()).await,
+        Ok(()) => {
+            // What an input that has ended leaves has no deadline until somebody asks to stop, also while it is flushed.
+            let (drain, timeout) = (Arc::clone(&engine.drain), engine.drain_timeout);
+            let deadline = async {
+                shutdown.cancelled().await;
+                drain.begin(now() + timeout);
+                std::future::pending::<std::convert::Infallible>().await
+            };
+            tokio::select! {
+                biased;
+                never = deadline => match never {},
+                drained = engine.drain() => drained,
+            }
+        }
         Err(error) => Err(error),
     };
     let outcome = match drained {
@@ -249,10 +262,7 @@ impl Engine {
     }
 
     /// Flushes what is held. Stages end in the order of the flow: each is closed when nothing before it can send.
-    async fn drain(&mut self, asked_to_stop: bool) -> Result<(), EngineError> {
-        if asked_to_stop {
-            self.drain.begin(now() + self.drain_timeout);
-        }
+    async fn drain(&mut self) -> Result<(), EngineError> {
         self.work.no_more.cancel();
         // What waits aside comes from the other lanes, so its lane ends after them.
         tokio::select! {

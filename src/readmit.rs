@@ -54,8 +54,9 @@ pub async fn readmit(
     progress: Arc<Progress>,
     rng: &mut impl Rng,
 ) -> (Vec<Fate>, Result<(), ReadmitError>) {
-    let (ids, payloads): (Vec<String>, Vec<_>) = entries.into_iter().map(|entry| (entry.id, entry.data)).unzip();
-    let source = Arc::new(Entries::new(payloads, SystemTime::now()));
+    let (ids, messages): (Vec<String>, Vec<_>) =
+        entries.into_iter().map(|entry| (entry.id, (entry.data, entry.attributes))).unzip();
+    let source = Arc::new(Entries::new(messages, SystemTime::now()));
     let kept = Arc::new(Kept(Arc::clone(store)));
     let ran = pipeline::run(source.clone(), kept, config, shutdown, progress).await;
     let fates = source.fates();

@@ -1,7 +1,7 @@
 //! What travels with a like from its delivery to its settling: the delivery itself, and its share of the budget.
 
 use crate::ack::{Ack, Confirmation, Settlement};
-use crate::event::Poison;
+use crate::event::{Outside, Poison, outside};
 use crate::held::{Held, Share};
 use crate::source::{Delivery, Meta};
 use crate::store::{Quarantined, quarantine_id};
@@ -51,20 +51,77 @@ impl Receipt {
         confirmation
     }
 
-    /// The delivery as an entry of the quarantine.
+    /// The delivery as an entry of the quarantine. What came over HTTP or in a file may have a broker's message around it;
+    /// then that says what a broker would have.
     #[must_use]
     pub fn quarantined(&self, source: &str, poison: &Poison) -> Quarantined {
         let meta = self.meta.as_deref();
+        let outside = match meta {
+            Some(Meta { message_id: Some(_), .. }) => None,
+            _ => outside(&self.payload),
+        };
+        // Anybody may write any id into an envelope, so two messages that differ are two entries.
+        let id = match &outside {
+            Some(Outside { message_id: Some(id), data, .. }) => {
+                quarantine_id(source, None, &[id.as_bytes(), b"\0", data].concat())
+            }
+            _ => quarantine_id(source, meta.and_then(|m| m.message_id.as_deref()), &self.payload),
+        };
+        let outside = outside.unwrap_or_default();
+        let message_id = meta.and_then(|m| m.message_id.clone()).or(outside.message_id);
+        let mut attributes = meta.map(|m| m.attributes.clone()).unwrap_or_default();
+        attributes.extend(outside.attributes);
         Quarantined {
-            id: quarantine_id(source, meta.and_then(|m| m.message_id.as_deref()), &self.payload),
+            id,
             reason: poison.to_string(),
             data: self.payload.clone(),
-            attributes: meta.map(|m| m.attributes.clone()).unwrap_or_default(),
+            attributes,
             source: source.to_owned(),
-            message_id: meta.and_then(|m| m.message_id.clone()),
-            published_at: meta.and_then(|m| m.published_at),
+            message_id,
+            published_at: meta.and_then(|m| m.published_at).or(outside.published_at),
             received_at: self.received_at,
-            delivery_attempt: meta.and_then(|m| m.attempt),
+            delivery_attempt: meta.and_then(|m| m.attempt).or(outside.attempt),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ack::SettleMany;
+    use crate::budget::Budget;
+
+    struct Nobody;
+
+    impl SettleMany for Nobody {
+        fn settled(&self, _: u32, _: &Settlement) {}
+        fn dropped(&self, _: u32) {}
+    }
+
+    /// Pub/Sub counts the attempts of a push, so no two of its bodies are the same.
+    #[test]
+    fn a_push_that_is_poison_has_one_entry_however_often_it_is_delivered() {
+        let held = Held::new(Budget::new(10, 1 << 20));
+        let quarantined = |data: &str, attempt: u32| {
+            let payload = format!(
+                r#"{{"message":{{"data":"{data}","messageId":"11","publishTime":"1970-01-01T00:00:01Z","attributes":{{"a":"b"}}}},
+                    "subscription":"s","deliveryAttempt":{attempt}}}"#
+            );
+            let delivery = Delivery {
+                payload: payload.into(),
+                received_at: SystemTime::UNIX_EPOCH,
+                meta: None,
+                ack: Ack::of_many(Arc::new(Nobody), 0),
+                share: None,
+            };
+            Receipt::new(delivery, &held).quarantined("http", &Poison::refused_by_store("no"))
+        };
+        let (first, again) = (quarantined("e30=", 1), quarantined("e30=", 2));
+        assert_eq!((&first.id, &first.message_id), (&again.id, &Some("11".to_owned())));
+        assert_eq!((first.delivery_attempt, again.delivery_attempt), (Some(1), Some(2)));
+        assert_eq!(first.published_at, Some(SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1)));
+        assert_eq!(first.attributes, [("a".to_owned(), "b".to_owned())]);
+        assert_ne!(first.id, quarantined("e30K", 1).id, "another message under an id that somebody made up");
+        assert!(first.data.starts_with(b"{\"message\""), "it is kept whole");
     }
 }

@@ -144,6 +144,9 @@ pub struct Limits {
     pub batch_key_lifetime: Option<Duration>,
 }
 
+/// A consistent copy of a store, as bytes that the store's own kind makes a store of. Nothing waits for whoever reads it.
+pub type Backup = futures::stream::BoxStream<'static, Result<bytes::Bytes, StoreError>>;
+
 /// Reading: counts, posts and the quarantine. A running worker offers this over HTTP too.
 #[async_trait]
 pub trait Counts: Send + Sync {
@@ -156,6 +159,13 @@ pub trait Counts: Send + Sync {
 
     /// Quarantined deliveries of this consumer whose ids come after `after`, sorted by id.
     async fn quarantined(&self, after: Option<&str>, size: PageSize) -> Result<QuarantinePage, StoreError>;
+
+    /// A copy of all that the store holds at one time.
+    async fn backup(&self) -> Result<Backup, StoreError> {
+        let problem = "this store has no copy to give: a Firestore database is copied with gcloud firestore export, and \
+                       what is in memory ends with its process";
+        Err(StoreError::new(ErrorClass::CannotWork, problem))
+    }
 }
 
 /// Repairing, while workers keep running: a commit of theirs changes shards and members alike, so a drift that was read

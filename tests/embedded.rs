@@ -7,7 +7,7 @@
 use hotcount::batch::{Batch, BatchKey};
 use hotcount::event::Like;
 use hotcount::store::{
-    self, Applied, Attempt, ConnectError, Depth, ErrorClass, Examined, Listing, Options, PageSize, Quarantined,
+    self, Access, Applied, Attempt, ConnectError, Depth, ErrorClass, Examined, Listing, Options, PageSize, Quarantined,
     Repaired, Store,
 };
 use std::collections::BTreeSet;
@@ -102,14 +102,25 @@ async fn a_second_opener_is_told_to_ask_the_running_worker() {
 async fn a_store_of_a_newer_format_is_refused() {
     let directory = TempDir::new().expect("a directory");
     open(directory.path(), "").await.close().await.expect("closed");
-    {
-        let db = fjall::Database::builder(directory.path()).open().expect("opened");
-        let meta = db.keyspace("meta", fjall::KeyspaceCreateOptions::default).expect("there");
-        meta.insert("format", 2_u32.to_be_bytes()).expect("written");
-        db.persist(fjall::PersistMode::SyncAll).expect("durable");
-    }
+    let format = directory.path().join("store/format");
+    let text = std::fs::read_to_string(&format).expect("read");
+    let (text, _) = text.split_once("check ").expect("it ends with a checksum");
+    let text = text.replace("format 2", "format 3");
+    let check = xxhash_rust::xxh3::xxh3_64(text.as_bytes());
+    std::fs::write(&format, format!("{text}check {check:016x}\n")).expect("written");
     let error = try_open(directory.path(), "").await.err().expect("it is newer").to_string();
-    assert!(error.contains("newer hotcount (format 2, this one knows 1)"), "{error}");
+    assert!(error.contains("newer hotcount (format 3, this one reads 2)"), "{error}");
+}
+
+#[tokio::test]
+async fn a_store_of_format_1_is_refused_and_left_as_it_is() {
+    let directory = TempDir::new().expect("a directory");
+    std::fs::create_dir(directory.path().join("keyspaces")).expect("made");
+    for access in [Access::Create, Access::Change, Access::Read] {
+        let url = format!("embedded:{}", directory.path().display());
+        let error = store::connect(&url, &Options { access, ..Options::default() }).await.err().expect("refused");
+        assert!(error.to_string().contains("written by an older hotcount (format 1, this one reads 2)"), "{error}");
+    }
 }
 
 #[tokio::test]
@@ -117,8 +128,8 @@ async fn a_url_that_is_not_understood_says_what_is_wrong() {
     for (url, problem) in [
         ("embedded:", "it has no path"),
         ("embedded:x?memory=1", "no option 'memory'"),
-        ("embedded:x?memory_mib=0", "a number of MiB from 1 to 1024"),
-        ("embedded:x?cache_mib=many", "a number of MiB from 1 to 1024"),
+        ("embedded:x?memory_mib=0", "memory_mib must be a number from 1 to 1024"),
+        ("embedded:x?cache_mib=many", "cache_mib must be a number from 1 to 1024"),
     ] {
         let error = store::connect(url, &Options::default()).await.err().expect(url);
         assert!(matches!(error, ConnectError::BadUrl { .. }), "{error:?}");

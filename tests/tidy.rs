@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// names what lies before it in that flow, or a port; adapters name their port and never each other.
 const MAY_NAME: &[(&str, &[&str])] = &[
     ("adapter_url", &[]),
-    ("event", &[]),
+    ("event", &["framing", "inflate"]),
     ("membership", &["event"]),
     ("batch", &["event"]),
     ("ack", &["event"]),
@@ -24,9 +24,10 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("settled", &[]),
     ("aggregate", &["batch", "event", "sync"]),
     ("framing", &[]),
+    ("inflate", &[]),
     ("source", &["ack", "adapter_url", "held"]),
-    ("source/http", &["ack", "adapter_url", "event", "framing", "held", "source"]),
-    ("source/jsonl", &["ack", "framing", "source"]),
+    ("source/http", &["ack", "adapter_url", "event", "framing", "held", "inflate", "source"]),
+    ("source/jsonl", &["ack", "framing", "inflate", "source"]),
     ("source/memory", &["ack", "source"]),
     ("source/pubsub", &["ack", "adapter_url", "backoff", "source"]),
     ("store", &["adapter_url", "batch", "event"]),

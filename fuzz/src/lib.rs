@@ -15,6 +15,7 @@ mod face;
 mod lines;
 mod load;
 mod rpc;
+mod unpack;
 mod urls;
 
 pub use body::body;
@@ -24,6 +25,7 @@ pub use documents::documents;
 pub use face::face;
 pub use lines::lines;
 pub use load::load;
+pub use unpack::unpack;
 pub use urls::urls;
 
 // Private parsers are included by path; this is where they find what they name of their own crate.

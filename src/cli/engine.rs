@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Where the order of likes comes from.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Order {
-    /// `occurredAt`, in microseconds
+    /// `occurredAt`, in nanoseconds
     OccurredAt,
     /// The integer `version`
     Version,

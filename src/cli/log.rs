@@ -15,8 +15,7 @@ pub(crate) enum Format {
 
 /// Starts logging. The clients of the cloud services are kept to warnings: they would log every call.
 pub(crate) fn start(filter: &str, format: Format) {
-    let quiet =
-        "h2=warn,hyper=warn,reqwest=warn,tonic=warn,tower=warn,gcloud_sdk=warn,firestore=warn,fjall=warn,lsm_tree=warn";
+    let quiet = "h2=warn,hyper=warn,reqwest=warn,tonic=warn,tower=warn,gcloud_sdk=warn,firestore=warn,lsm_tree=error";
     let filter = EnvFilter::builder().parse_lossy(format!("{quiet},{filter}"));
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match format {

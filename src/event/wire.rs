@@ -1,5 +1,6 @@
 //! The event as it stands in JSON, before anything is known about it but that it is an object.
 
+use super::OrderPolicy;
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::borrow::Cow;
 use std::fmt;
@@ -11,17 +12,21 @@ pub(super) struct Wire<'a> {
     pub(super) kind: Scalar<'a>,
     pub(super) post_id: Scalar<'a>,
     pub(super) user_id: Scalar<'a>,
-    pub(super) occurred_at: Scalar<'a>,
-    pub(super) version: Scalar<'a>,
+    /// `occurredAt` or `version`, as the policy says.
+    pub(super) order: Scalar<'a>,
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Wire<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(WireVisitor)
+impl<'a> Wire<'a> {
+    /// Reads an object. A field that holds the order of another policy is not looked at.
+    pub(super) fn read(text: &'a str, policy: OrderPolicy) -> Result<Self, serde_json::Error> {
+        let mut json = serde_json::Deserializer::from_str(text);
+        let wire = (&mut json).deserialize_map(WireVisitor(policy))?;
+        json.end()?;
+        Ok(wire)
     }
 }
 
-struct WireVisitor;
+struct WireVisitor(OrderPolicy);
 
 impl<'de> Visitor<'de> for WireVisitor {
     type Value = Wire<'de>;
@@ -33,14 +38,14 @@ impl<'de> Visitor<'de> for WireVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Wire<'de>, A::Error> {
         let mut wire = Wire::default();
         while let Some(field) = map.next_key::<Field>()? {
-            let (slot, name) = match field {
-                Field::EventId => (&mut wire.event_id, "eventId"),
-                Field::Type => (&mut wire.kind, "type"),
-                Field::PostId => (&mut wire.post_id, "postId"),
-                Field::UserId => (&mut wire.user_id, "userId"),
-                Field::OccurredAt => (&mut wire.occurred_at, "occurredAt"),
-                Field::Version => (&mut wire.version, "version"),
-                Field::Unknown => {
+            let (slot, name) = match (field, self.0) {
+                (Field::EventId, _) => (&mut wire.event_id, "eventId"),
+                (Field::Type, _) => (&mut wire.kind, "type"),
+                (Field::PostId, _) => (&mut wire.post_id, "postId"),
+                (Field::UserId, _) => (&mut wire.user_id, "userId"),
+                (Field::OccurredAt, OrderPolicy::OccurredAt) => (&mut wire.order, "occurredAt"),
+                (Field::Version, OrderPolicy::Version) => (&mut wire.order, "version"),
+                _ => {
                     map.next_value::<IgnoredAny>()?;
                     continue;
                 }
@@ -100,6 +105,8 @@ impl Visitor<'_> for FieldVisitor {
 pub(super) enum Scalar<'a> {
     #[default]
     Absent,
+    /// Absent too, but two of them are still a field that came twice.
+    Null,
     Text(Cow<'a, str>),
     Integer(i64),
     /// Above `i64::MAX`: legal as the decimal text of an id, not as a version.
@@ -108,9 +115,14 @@ pub(super) enum Scalar<'a> {
 }
 
 impl Scalar<'_> {
+    pub(super) fn is_absent(&self) -> bool {
+        matches!(self, Self::Absent | Self::Null)
+    }
+
     pub(super) fn expected(&self, wanted: &str) -> String {
         match self {
             Scalar::Absent => format!("missing, must be {wanted}"),
+            Scalar::Null => format!("missing (null), must be {wanted}"),
             Scalar::Text(_) => format!("must be {wanted}, not a string"),
             Scalar::Integer(_) | Scalar::BigInteger(_) => format!("must be {wanted}, not this integer"),
             Scalar::Other(kind) => format!("must be {wanted}, not {kind}"),
@@ -158,7 +170,7 @@ impl<'de> Visitor<'de> for ScalarVisitor {
     }
 
     fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(Scalar::Other("null"))
+        Ok(Scalar::Null)
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {

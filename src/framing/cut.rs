@@ -92,12 +92,13 @@ impl Framer {
             Some(b'[') => self.state = State::Between { punctuation: None },
             Some(_) if self.finished || self.buffer.len() - self.at > self.max_record_bytes => {
                 self.state = State::Ended;
-                let text = &self.buffer[self.at..];
+                let most = self.buffer.len().min(self.at + self.max_record_bytes);
+                let text = &self.buffer[self.at..most];
                 if text[0] == b'{' && has_several(text) {
                     self.refusal = Some(Refusal::Several);
                     return Turn::Again;
                 }
-                let end = self.at + trimmed(text).len().min(self.max_record_bytes);
+                let end = self.at + trimmed(text).len();
                 return self.record(end, 0);
             }
             Some(_) => return Turn::More,

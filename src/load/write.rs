@@ -179,7 +179,7 @@ mod tests {
         );
         assert!(event.contains("2025-01-01T23:59:59.999999Z"), "{event}");
         let like = decode(event.as_bytes(), OrderPolicy::OccurredAt, SystemTime::now()).expect("an event");
-        assert_eq!(like.order() % 86_400_000_000, 86_399_999_999);
+        assert_eq!(like.order() % 86_400_000_000_000, 86_399_999_999_000);
     }
 
     #[test]

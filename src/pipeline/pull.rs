@@ -4,7 +4,7 @@ use super::Work;
 use crate::ack::{Confirmation, Settlement};
 use crate::aggregate::{Added, Known};
 use crate::backoff::{Backoff, InARow};
-use crate::event::{OrderPolicy, Poison, decode};
+use crate::event::{OrderPolicy, Poison, decode_with};
 use crate::flush::now;
 use crate::held::{Held, Reserved};
 use crate::progress::Progress;
@@ -131,7 +131,8 @@ impl Puller {
         let (mut from_the_future, mut settled_before) = (0, 0);
         let mut adder = self.work.aggregator.adder(now());
         for delivery in deliveries {
-            let decoded = decode(&delivery.payload, self.order, delivery.seen_at());
+            let attributes = delivery.meta.as_deref().map_or(&[][..], |meta| &meta.attributes);
+            let decoded = decode_with(&delivery.payload, attributes, self.order, delivery.seen_at());
             let receipt = Receipt::new(delivery, &self.held);
             settled_before += u64::from(receipt.was_settled_before());
             let like = match decoded {

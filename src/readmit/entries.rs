@@ -2,12 +2,15 @@
 
 use super::Fate;
 use crate::ack::{Ack, SettleMany, Settlement};
-use crate::source::{Delivery, Source, SourceError, Stream};
+use crate::source::{Delivery, Meta, Source, SourceError, Stream};
 use async_trait::async_trait;
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
+
+/// A payload, and the attributes of its message.
+type Message = (Bytes, Vec<(String, String)>);
 
 /// The source. Its deliveries say to it what became of them.
 pub(super) struct Entries {
@@ -25,14 +28,15 @@ impl Fates {
 }
 
 impl Entries {
-    /// Received at `now`; nothing else is said about them.
-    pub(super) fn new(payloads: impl IntoIterator<Item = Bytes>, now: SystemTime) -> Self {
+    /// Payloads with their attributes, received at `now`; nothing else is said about them.
+    pub(super) fn new(messages: impl IntoIterator<Item = Message>, now: SystemTime) -> Self {
         let fates = Arc::new(Fates(Mutex::default()));
-        let deliver = |(number, payload)| {
+        let deliver = |(number, (payload, attributes)): (u32, Message)| {
             fates.all().push(Fate::Left);
-            Delivery { payload, received_at: now, meta: None, ack: Ack::of_many(fates.clone(), number), share: None }
+            let meta = (!attributes.is_empty()).then(|| Box::new(Meta { attributes, ..Meta::default() }));
+            Delivery { payload, received_at: now, meta, ack: Ack::of_many(fates.clone(), number), share: None }
         };
-        let waiting = Mutex::new((0_u32..).zip(payloads).map(deliver).collect());
+        let waiting = Mutex::new((0_u32..).zip(messages).map(deliver).collect());
         Self { waiting, fates }
     }
 

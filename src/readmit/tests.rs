@@ -82,3 +82,16 @@ async fn an_interrupted_readmission_leaves_what_it_did_not_count() {
     assert_eq!(fates, [Fate::Left]);
     assert_eq!(store.quarantined(None, PageSize::entries(10)).await.expect("a page").entries.len(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_event_whose_attributes_say_what_it_leaves_out_is_readmitted_with_them() {
+    let (store, mut entries) = quarantine(&[r#"{"postId":"p","userId":"u"}"#]).await;
+    let ce = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    entries[0].attributes = vec![
+        ce("ce-specversion", "1.0"),
+        ce("ce-id", "e1"),
+        ce("ce-type", "like.added"),
+        ce("ce-time", "2026-01-01T00:00:00Z"),
+    ];
+    assert_eq!(readmit_all(&store, entries, Config::default()).await, [Fate::Counted]);
+}

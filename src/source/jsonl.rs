@@ -1,35 +1,49 @@
-//! A file, or standard input, with one event a line. There is no broker: what is dropped is not delivered again, and
-//! the report says so.
+//! A file, or standard input: events in any of the ways that [`crate::framing`] knows, gzip and zstd unpacked. There is no
+//! broker: what is dropped is not delivered again, and the report says so.
 
 use super::{Delivery, Source, SourceError, Stream};
 use crate::ack::{Ack, SettleMany, Settlement};
+use crate::framing::{Framer, Framing, Record};
+use crate::inflate::{Coding, Inflate, InflateError};
 use async_trait::async_trait;
-use bytes::{Bytes, BytesMut};
-use std::sync::Arc;
+use bytes::BytesMut;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::SystemTime;
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Notify};
 
 /// Read at once: large enough that system calls do not matter, small enough for the cache.
 const BLOCK_BYTES: usize = 256 << 10;
 
-/// The longest line, the largest message that Pub/Sub takes. The rest of a longer one is skipped; its beginning is
+/// The longest record, the largest message that Pub/Sub takes. The rest of a longer one is skipped; its beginning is
 /// delivered and turns out to be poison.
-const MAX_LINE_BYTES: usize = 10 << 20;
+const MAX_RECORD_BYTES: usize = 10 << 20;
+
+/// Reasons told apart: they carry text from outside.
+const MAX_REASONS: usize = 1_000;
 
 type Reader = Box<dyn AsyncRead + Send + Sync + Unpin>;
 
-/// Lines as deliveries.
+/// The records of a text as deliveries.
 pub struct Jsonl {
     name: String,
     reader: Mutex<Option<Reader>>,
+    refusals: Arc<Refusals>,
+    is_over: Arc<AtomicBool>,
 }
 
 impl Jsonl {
     /// Reads from anything; `name` stands for it in the quarantine.
     #[must_use]
     pub fn new(name: impl Into<String>, reader: impl AsyncRead + Send + Sync + Unpin + 'static) -> Self {
-        Self { name: name.into(), reader: Mutex::new(Some(Box::new(reader))) }
+        Self {
+            name: name.into(),
+            reader: Mutex::new(Some(Box::new(reader))),
+            refusals: Arc::default(),
+            is_over: Arc::default(),
+        }
     }
 
     /// Opens a file.
@@ -38,6 +52,19 @@ impl Jsonl {
     /// When it cannot be opened.
     pub async fn file(path: &std::path::Path) -> std::io::Result<Self> {
         Ok(Self::new(format!("file:{}", path.display()), tokio::fs::File::open(path).await?))
+    }
+
+    /// Whether all of it was delivered.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    /// The reason that most records were quarantined for, and how many.
+    #[must_use]
+    pub fn commonest_refusal(&self) -> Option<(String, u64)> {
+        let refusals = self.refusals.0.lock().unwrap_or_else(PoisonError::into_inner);
+        refusals.iter().max_by_key(|(_, times)| **times).map(|(reason, times)| (reason.clone(), *times))
     }
 }
 
@@ -53,137 +80,181 @@ impl Source for Jsonl {
             message: format!("{} can be read only once", self.name),
             source: None,
         })?;
-        Ok(Box::new(Lines {
+        let all_settled = Arc::new(Notify::new());
+        Ok(Box::new(Records {
             name: self.name.clone(),
             reader,
             read: BytesMut::new(),
-            block: Bytes::new(),
-            in_long_line: false,
-            ended: false,
-            nobody: Arc::new(Nobody),
+            packing: Packing::Unknown,
+            framer: Framer::new(Framing::Objects, MAX_RECORD_BYTES),
+            place: Place::Middle,
+            is_over: Arc::clone(&self.is_over),
+            delivered: Some(Arc::new(Delivered {
+                refusals: Arc::clone(&self.refusals),
+                all_settled: Arc::clone(&all_settled),
+            })),
+            all_settled,
+            failure: None,
         }))
     }
 }
 
-struct Lines {
+struct Records {
     name: String,
     reader: Reader,
-    /// Read, and not yet known to hold a whole line.
+    /// Read, and not yet taken further.
     read: BytesMut,
-    /// Whole lines, not yet delivered.
-    block: Bytes,
-    in_long_line: bool,
-    ended: bool,
-    nobody: Arc<Nobody>,
+    packing: Packing,
+    framer: Framer,
+    place: Place,
+    is_over: Arc<AtomicBool>,
+    /// `None` after a failure.
+    delivered: Option<Arc<Delivered>>,
+    all_settled: Arc<Notify>,
+    failure: Option<SourceError>,
 }
 
-/// Nobody delivers a line again.
-struct Nobody;
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    Middle,
+    /// All is read.
+    End,
+    /// The framer knows that all is read.
+    Over,
+}
 
-impl SettleMany for Nobody {
-    fn settled(&self, _: u32, _: &Settlement) {}
+/// What the first bytes say.
+enum Packing {
+    Unknown,
+    Plain,
+    Packed(Box<Inflate>),
+}
+
+/// Why records were quarantined, and how often.
+#[derive(Default)]
+struct Refusals(std::sync::Mutex<BTreeMap<String, u64>>);
+
+/// Nobody delivers a record again. All of them are settled or dropped when this is dropped.
+struct Delivered {
+    refusals: Arc<Refusals>,
+    all_settled: Arc<Notify>,
+}
+
+impl SettleMany for Delivered {
+    fn settled(&self, _: u32, how: &Settlement) {
+        let Settlement::Quarantined(poison) = how else { return };
+        let mut refusals = self.refusals.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let reason = poison.to_string();
+        if refusals.len() < MAX_REASONS || refusals.contains_key(&reason) {
+            *refusals.entry(reason).or_default() += 1;
+        }
+    }
+
     fn dropped(&self, _: u32) {}
 }
 
-#[async_trait]
-impl Stream for Lines {
-    async fn pull(&mut self, max: usize) -> Result<Vec<Delivery>, SourceError> {
-        loop {
-            let deliveries = self.deliver(max);
-            if !deliveries.is_empty() || self.ended {
-                return Ok(deliveries);
-            }
-            self.fill().await?;
-        }
+impl Drop for Delivered {
+    fn drop(&mut self) {
+        self.all_settled.notify_one();
     }
 }
 
-impl Lines {
-    fn deliver(&mut self, max: usize) -> Vec<Delivery> {
-        let received_at = SystemTime::now();
-        let mut deliveries = Vec::with_capacity(max.min(self.block.len() / 64 + 1));
-        while deliveries.len() < max && !self.block.is_empty() {
-            let end = memchr::memchr(b'\n', &self.block).unwrap_or(self.block.len());
-            let line = self.block.split_to(end);
-            if !self.block.is_empty() {
-                let _ = self.block.split_to(1);
+#[async_trait]
+impl Stream for Records {
+    async fn pull(&mut self, max: usize) -> Result<Vec<Delivery>, SourceError> {
+        while self.failure.is_none() {
+            let deliveries = self.deliver(max);
+            if !deliveries.is_empty() {
+                return Ok(deliveries);
             }
-            if !line.trim_ascii().is_empty() {
-                let ack = Ack::of_many(self.nobody.clone(), 0);
-                deliveries.push(Delivery { payload: line, received_at, meta: None, ack, share: None });
+            if self.place == Place::Over {
+                self.is_over.store(true, Ordering::Release);
+                return Ok(deliveries);
+            }
+            match self.unpack() {
+                Ok(true) => {}
+                Ok(false) => {
+                    if let Err(error) = self.fill().await {
+                        self.fail(error.into());
+                    }
+                }
+                Err(error) => self.fail(error.into()),
             }
         }
-        deliveries
+        self.all_settled.notified().await;
+        Err(self.failure.take().unwrap_or_else(|| ended(&self.name)))
+    }
+}
+
+fn ended(name: &str) -> SourceError {
+    SourceError { transient: false, message: format!("{name} has failed before"), source: None }
+}
+
+impl Records {
+    fn deliver(&mut self, max: usize) -> Vec<Delivery> {
+        let Some(delivered) = &self.delivered else { return Vec::new() };
+        let received_at = SystemTime::now();
+        let records = std::iter::from_fn(|| self.framer.next_record()).take(max);
+        let deliver = |Record { payload, .. }| {
+            let ack = Ack::of_many(delivered.clone(), 0);
+            Delivery { payload, received_at, meta: None, ack, share: None }
+        };
+        records.map(deliver).collect()
     }
 
-    /// Reads until there is a whole line, or the end. Cancel safe: what was read stays in `read`.
-    async fn fill(&mut self) -> Result<(), SourceError> {
-        self.read.reserve(BLOCK_BYTES);
-        let searched = self.read.len();
-        let bytes = self.reader.read_buf(&mut self.read).await.map_err(|error| SourceError {
-            transient: false,
-            message: format!("{} cannot be read: {error}", self.name),
-            source: Some(Box::new(error)),
-        })?;
-        let newline = memchr::memrchr(b'\n', &self.read[searched..]).map(|at| searched + at);
-        if bytes == 0 {
-            self.ended = true;
-            self.block = if self.in_long_line { Bytes::new() } else { self.read.split().freeze() };
-        } else if let Some(newline) = newline {
-            let mut block = self.read.split_to(newline + 1).freeze();
-            if std::mem::take(&mut self.in_long_line) {
-                let rest = memchr::memchr(b'\n', &block).map_or(block.len(), |at| at + 1);
-                let _ = block.split_to(rest);
+    /// Moves what was read, or a piece of what it holds, to the framer, or tells it that there is no more. Answers false when
+    /// more must be read first.
+    fn unpack(&mut self) -> Result<bool, InflateError> {
+        if matches!(self.packing, Packing::Unknown) {
+            if self.read.len() < Coding::MARK_BYTES && self.place == Place::Middle {
+                return Ok(false);
             }
-            self.block = block;
-        } else if self.in_long_line {
-            self.read.clear();
-        } else if self.read.len() > MAX_LINE_BYTES {
-            self.in_long_line = true;
-            self.block = self.read.split().freeze();
+            self.packing = match Coding::of(&self.read) {
+                // Whoever replays a file of their own may have any number of events in it. A record has its limit.
+                Some(coding) => Packing::Packed(Box::new(Inflate::new(coding, u64::MAX))),
+                None => Packing::Plain,
+            };
+        }
+        let mut moved = !self.read.is_empty();
+        match &mut self.packing {
+            Packing::Packed(inflate) => {
+                if moved {
+                    inflate.push(&self.read);
+                } else if self.place == Place::End {
+                    inflate.finish();
+                }
+                if let Some(piece) = inflate.next_piece()? {
+                    self.framer.push(piece);
+                    moved = true;
+                }
+            }
+            Packing::Unknown | Packing::Plain => self.framer.push(&self.read),
+        }
+        self.read.clear();
+        if !moved && self.place == Place::End {
+            self.framer.finish();
+            self.place = Place::Over;
+            moved = true;
+        }
+        Ok(moved)
+    }
+
+    /// Reads a block, or notices the end. Cancel safe: what was read stays in `read`.
+    async fn fill(&mut self) -> Result<(), std::io::Error> {
+        self.read.reserve(BLOCK_BYTES);
+        if self.reader.read_buf(&mut self.read).await? == 0 {
+            self.place = Place::End;
         }
         Ok(())
+    }
+
+    /// What came before a failure is counted, so it is told when all of that is settled or dropped.
+    fn fail(&mut self, error: Box<dyn std::error::Error + Send + Sync>) {
+        let message = format!("{} cannot be read further: {error}; what came before is counted", self.name);
+        self.failure = Some(SourceError { transient: false, message, source: Some(error) });
+        self.delivered = None;
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    async fn lines_of(input: Vec<u8>, max: usize) -> Vec<Bytes> {
-        let source = Jsonl::new("test", std::io::Cursor::new(input));
-        let mut stream = source.open(0).await.expect("opens once");
-        let mut lines = Vec::new();
-        loop {
-            let deliveries = stream.pull(max).await.expect("a cursor can be read");
-            assert!(deliveries.len() <= max);
-            if deliveries.is_empty() {
-                return lines;
-            }
-            lines.extend(deliveries.into_iter().map(|d| d.payload));
-        }
-    }
-
-    #[tokio::test]
-    async fn every_line_is_a_delivery_and_empty_ones_are_not() {
-        let lines = lines_of(b"a\n\nbc\r\n  \nlast".to_vec(), 2).await;
-        assert_eq!(lines, ["a", "bc\r", "last"]);
-        assert!(lines_of(Vec::new(), 5).await.is_empty());
-    }
-
-    #[tokio::test]
-    async fn lines_that_cross_blocks_stay_whole() {
-        let long = "x".repeat(BLOCK_BYTES + 7);
-        let lines = lines_of(format!("a\n{long}\nb\n").into_bytes(), 100).await;
-        assert_eq!(lines, ["a", long.as_str(), "b"]);
-    }
-
-    #[tokio::test]
-    async fn a_line_over_the_limit_is_cut_and_the_next_is_whole() {
-        let endless = "x".repeat(2 * MAX_LINE_BYTES);
-        let lines = lines_of(format!("a\n{endless}\nb\n").into_bytes(), 100).await;
-        assert_eq!(lines.len(), 3);
-        assert!(lines[1].len() < endless.len());
-        assert_eq!(lines[2], "b");
-    }
-}
+mod tests;

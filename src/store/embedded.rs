@@ -1,60 +1,78 @@
-//! The embedded store: one directory, one process, no server. Built on fjall.
+//! The embedded store: one directory, one process, no server.
 //!
-//! A like costs one hash insert in memory and its share of one appended log entry. Sorting comes later and in bulk:
+//! - A **batch** is one frame of the log: the rows that it writes, with its key. All batches that wait share one durable
+//!   sync, and are answered after it; then their rows go into memory.
+//! - A **generation** is what is in memory, and the segment of the log that holds the same. When it is full it is sealed: a
+//!   thread writes it as tables on disk and removes its segment, and meanwhile the next one fills. Another thread merges
+//!   tables, and rewrites the quarantine after something was deleted from it.
+//! - A row is looked up in the newest place first: the group being written, the active generation, the sealed one, the
+//!   tables.
+//! - The tables are kept by `lsm-tree`, the engine of fjall without fjall's log. The log is our own, because it has to tell
+//!   damage from what was never synced: see `frame.rs` and `log.rs`.
 //!
-//! - A **batch** is one atomic fjall commit: an entry of the log (the memberships that it wrote, what it adds to
-//!   counters) and its batch key. All batches that wait share one durable sync, and are answered after it.
-//! - A **generation** holds in memory what the log says, in hash tables. When it is full it is sealed, and a second
-//!   thread sorts it and ingests it into fjall's tables, then removes its log. Meanwhile the next one fills.
-//! - A membership is looked up in the newest place first: the group being written, the active generation, the sealed
-//!   one, the tables on disk (unless a filter in memory knows that it is not there). A count is what the tables say plus what the generations add.
+//! What a concurrent twin sees: whole batches, and only durable ones. A group joins the active generation after its sync,
+//! under one lock, and readers take what they need of both generations and of the tables under that lock too.
 //!
-//! What a concurrent twin sees: whole batches, and only durable ones. A group joins the active generation after its
-//! sync, under one lock; readers take both generations and a snapshot of the tables under that lock too.
+//! After a crash, opening reads the log back, writes it as tables, and begins a new log. A store that is opened for reading
+//! alone does so in memory, and changes nothing.
 //!
-//! After a crash, opening reads the log back into generations. Which generations the tables on disk hold already stands
-//! among the counters and changes in one step with them.
+//! # Layout, format 2
 //!
-//! # Layout, format 1
+//! The folder is described in `place.rs`. The tables hold these rows; every value begins with its version (1 byte):
 //!
-//! | keyspace | key | value |
+//! | tree | key | value |
 //! |---|---|---|
-//! | `members` | post, NUL, user | liked (1 byte), order (8), event id |
-//! | `counters` | post, NUL, 1, shard (2, big endian) | count (8); shard 65,535 is the repair shard |
-//! | `counters` | NUL | the newest generation that is in `members` and `counters` (8) |
-//! | `log` | generation (8, big endian), number (8, big endian) | the memberships and counters of one batch |
-//! | `repairs` | post, NUL | how often the post was repaired (8): the version of its repair shard |
-//! | `batches` | consumer, NUL, batch key (16) | applied, duplicates, stale (8 each) |
-//! | `expiry` | seconds since 1970 (8, big endian), key of `batches` | |
-//! | `quarantine` | consumer, NUL, id | head in JSON with its length before it, payload |
-//! | `meta` | `format` | the layout's version (4, big endian) |
+//! | rows | `m`, post, NUL, user | liked (1), order (8), length of the event id (2), event id |
+//! | rows | `c`, post, NUL, 1, shard (2, big endian) | count (8); shard 65,535 is the repair shard |
+//! | rows | `r`, post, NUL | how often the post was repaired (8): the version of its repair shard |
+//! | rows | `b`, consumer, NUL, batch key (16) | applied, duplicates, stale (8 each) |
+//! | rows | `e`, seconds since 1970 (8, big endian), key of the batch | |
+//! | rows | `s`, consumer, NUL | what all workers of the consumer agree on, in JSON |
+//! | rows | `0` | the last frame that these tables hold (8) |
+//! | quarantine | consumer, NUL, id | length of the head (8), head in JSON, payload |
 //!
 //! Text is its bytes; a NUL in a post or consumer is followed by 0xFF, which UTF-8 never has. Numbers are little endian
 //! where they need not sort.
 
-mod checkpoint;
+mod apply;
+mod background;
+mod backup;
+mod compact;
 mod config;
+mod damage;
 mod engine;
-mod filter;
+mod error;
+mod frame;
+mod generation;
 mod job;
 mod layout;
+mod log;
+mod manifest;
+mod place;
 mod poison;
 mod read;
-mod table;
+mod salvage;
+mod tables;
 mod writer;
 
+pub use backup::{Copied, restore};
+pub use compact::{Compacted, compact};
+pub use damage::Damage;
+pub use salvage::{Salvaged, salvage};
+
 use super::{
-    Applied, Attempt, ConnectError, Counts, Depth, ErrorClass, Examined, Limits, Listing, Options, PageSize,
-    QuarantinePage, Quarantined, Repair, Repaired, Settings, Store, StoreError, Tally,
+    Access, Applied, Attempt, Backup, ConnectError, Counts, Depth, ErrorClass, Examined, Limits, Listing, Options,
+    PageSize, QuarantinePage, Quarantined, Repair, Repaired, Settings, Store, StoreError, Tally,
 };
 use crate::adapter_url::shown;
 use crate::batch::{Batch, BatchKey};
 use crate::event::Like;
 use async_trait::async_trait;
 use config::Config;
-use engine::{Engine, RecoverError};
+use engine::Engine;
+use error::{OpenError, StorageError};
 use job::{Correction, Job, Prepared};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -67,7 +85,7 @@ const BATCH_KEY_LIFETIME: Duration = Duration::from_secs(2 * 60 * 60);
 /// Batches that may wait for the writer; more wait in `apply`. A worker has far fewer lanes.
 const QUEUED_JOBS: usize = 64;
 
-/// Whoever reads, and each of the two threads, holds the lock for reading; closing takes the engine out, and then its
+/// Whoever reads, and each of the three threads, holds the lock for reading; closing takes the engine out, and then its
 /// files are closed.
 type Shared = Arc<RwLock<Option<Engine>>>;
 
@@ -75,63 +93,82 @@ type Shared = Arc<RwLock<Option<Engine>>>;
 pub struct Embedded {
     path: PathBuf,
     engine: Shared,
+    access: Access,
     jobs: Mutex<Option<mpsc::Sender<Job>>>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+    background: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Embedded {
-    /// Opens the store that `embedded:PATH` names, and creates it if need be.
+    /// Opens the store that `embedded:PATH` names; [`Options::access`] says whether one is made.
     ///
     /// # Errors
-    /// When the URL is not understood, another process has the store open, it is damaged, or the disk fails.
+    /// When the URL is not understood, there is no store, another process has it open, it is damaged, or the disk fails.
     pub async fn connect(url: &str, options: &Options) -> Result<Arc<dyn Store>, ConnectError> {
         let (path, config) = Config::parse(url, options)?;
         let unavailable = |problem| ConnectError::Unavailable { url: shown(url), problem };
-        let opened = tokio::task::spawn_blocking(move || Self::open(path, config)).await;
+        let opened = tokio::task::spawn_blocking(move || {
+            Self::open(path.clone(), config).map_err(|error| error.describe(&path))
+        });
         let store =
-            opened.map_err(|panic| unavailable(format!("opening it failed ({panic})")))?.map_err(unavailable)?;
+            opened.await.map_err(|panic| unavailable(format!("opening it failed ({panic})")))?.map_err(unavailable)?;
         Ok(Arc::new(store))
     }
 
-    fn open(path: PathBuf, config: Config) -> Result<Self, String> {
-        let engine = Engine::open(path.clone(), config).map_err(|error| match error {
-            fjall::Error::Locked => format!(
-                "another process has {} open; stop it, or read its counts with --store http://ADDR of the running worker",
-                path.display()
-            ),
-            error => describe(&path, &error.into()),
-        })?;
-        engine.recover().map_err(|error| match error {
-            RecoverError::Newer(_) => error.to_string(),
-            RecoverError::Storage(error) => describe(&path, &error),
-        })?;
-        let (jobs, queue) = mpsc::channel(QUEUED_JOBS);
+    fn open(path: PathBuf, config: Config) -> Result<Self, OpenError> {
+        let access = config.access;
+        let (engine, last) = Engine::open(path.clone(), config)?;
+        let log = match access {
+            Access::Read => None,
+            Access::Create | Access::Change => Some(engine.begin(last)?),
+        };
         // From here on dropping `store` ends whatever has been started.
         let store = Self {
             path,
             engine: Arc::new(RwLock::new(Some(engine))),
-            jobs: Mutex::new(Some(jobs)),
-            threads: Mutex::default(),
+            access,
+            jobs: Mutex::default(),
+            writer: Mutex::default(),
+            background: Mutex::default(),
         };
-        store.start("hotcount-store", move |engine| Writer::new(engine).run(queue))?;
-        store.start("hotcount-tables", checkpoint::run)?;
+        if let Some(log) = log {
+            let (jobs, queue) = mpsc::channel(QUEUED_JOBS);
+            let seals = jobs.downgrade();
+            *store.jobs.lock().unwrap_or_else(PoisonError::into_inner) = Some(jobs);
+            let writer = store.start("hotcount-store", move |engine| Writer::new(engine, log).run(queue))?;
+            *store.writer.lock().unwrap_or_else(PoisonError::into_inner) = Some(writer);
+            for thread in [
+                store.start("hotcount-tables", background::flush)?,
+                store.start("hotcount-merge", move |engine| background::merge(engine, &seals))?,
+            ] {
+                store.background.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+            }
+        }
         Ok(store)
     }
 
-    fn start(&self, name: &str, work: impl FnOnce(&Engine) + Send + 'static) -> Result<(), String> {
+    fn start(&self, name: &str, work: impl FnOnce(&Engine) + Send + 'static) -> Result<JoinHandle<()>, OpenError> {
         let engine = Arc::clone(&self.engine);
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
             if let Some(engine) = &*engine.read().unwrap_or_else(PoisonError::into_inner) {
                 work(engine);
             }
         });
-        let thread = thread.map_err(|error| format!("no thread can be started ({error})"))?;
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
-        Ok(())
+        Ok(thread.map_err(StorageError::from)?)
     }
 
+    /// Why nothing can be asked.
     fn closed(&self) -> StoreError {
-        StoreError::new(ErrorClass::CannotWork, format!("the store in {} is closed", self.path.display()))
+        let path = self.path.display();
+        let is_open = self.engine.read().unwrap_or_else(PoisonError::into_inner).is_some();
+        StoreError::new(
+            ErrorClass::CannotWork,
+            if self.access == Access::Read && is_open {
+                format!("the store in {path} was opened for reading alone")
+            } else {
+                format!("the store in {path} is closed")
+            },
+        )
     }
 
     /// Looks at the open store for a moment.
@@ -161,28 +198,27 @@ impl Embedded {
         let (engine, path, closed) = (Arc::clone(&self.engine), self.path.clone(), self.closed());
         let answer = tokio::task::spawn_blocking(move || {
             let engine = engine.read().unwrap_or_else(PoisonError::into_inner);
-            let read = read(engine.as_ref().ok_or(closed)?);
-            read.map_err(|error| StoreError::new(ErrorClass::CannotWork, describe(&path, &error)))
+            read(engine.as_ref().ok_or(closed)?).map_err(|error| error.for_store(&path))
         });
         answer
             .await
             .unwrap_or_else(|panic| Err(StoreError::caused(ErrorClass::CannotWork, "reading the store failed", panic)))
     }
 
-    /// No further jobs; what is left to do until the store is closed, which may take as long as a checkpoint.
+    /// No further jobs; what is left to do until the store is closed, which may take as long as a merge of tables.
     fn shut(&self) -> impl FnOnce() + Send + 'static {
         drop(self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take());
-        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let background = std::mem::take(&mut *self.background.lock().unwrap_or_else(PoisonError::into_inner));
         let engine = Arc::clone(&self.engine);
         move || {
-            let mut threads = threads.into_iter();
-            // The writer first: it may wait for the checkpoint thread, never the other way round.
+            // The writer first: it may wait for the background threads, never the other way round.
             // A panic of theirs has been reported by the panic hook, and whoever waited has got an error.
-            threads.next().map(JoinHandle::join);
+            writer.map(JoinHandle::join);
             if let Some(engine) = &*engine.read().unwrap_or_else(PoisonError::into_inner) {
-                engine.end_checkpoints();
+                engine.end_background();
             }
-            threads.for_each(|thread| drop(thread.join()));
+            background.into_iter().for_each(|thread| drop(thread.join()));
             drop(engine.write().unwrap_or_else(PoisonError::into_inner).take());
         }
     }
@@ -210,6 +246,14 @@ impl Counts for Embedded {
         let after = after.map(str::to_owned);
         self.read(move |engine| read::quarantined(engine, after.as_deref(), size)).await
     }
+
+    async fn backup(&self) -> Result<Backup, StoreError> {
+        if self.access != Access::Read {
+            // What is in memory is held for as long as the copy takes, so most of it goes to disk first.
+            self.ask(Job::Seal).await?;
+        }
+        self.with(backup::stream)
+    }
 }
 
 #[async_trait]
@@ -230,7 +274,7 @@ impl Repair for Embedded {
 impl Store for Embedded {
     async fn apply(&self, batch: &Batch, attempt: Attempt) -> Result<Applied, StoreError> {
         // The batch key is read on every attempt, resuming or not: here it costs next to nothing.
-        let prepared = Box::new(self.with(|engine| Prepared::new(engine, batch, attempt))?);
+        let prepared = Box::new(Prepared::new(batch, attempt));
         self.ask(|reply| Job::Apply(prepared, reply)).await
     }
 
@@ -260,11 +304,12 @@ impl Store for Embedded {
     }
 
     async fn agree(&self, settings: &Settings) -> Result<Settings, StoreError> {
-        Ok(settings.clone())
+        let settings = settings.clone();
+        self.ask(|reply| Job::Agree(settings, reply)).await
     }
 
-    async fn probe(&self, _: BatchKey) -> Result<(), StoreError> {
-        self.with(Engine::working)?
+    async fn probe(&self, key: BatchKey) -> Result<(), StoreError> {
+        self.ask(|reply| Job::Probe(key, reply)).await
     }
 
     /// Nothing here has a limit of its own. The numbers keep a batch small beside a generation, and give the writer
@@ -284,37 +329,5 @@ impl Store for Embedded {
         let shut = self.shut();
         let closed = tokio::task::spawn_blocking(shut).await;
         closed.map_err(|panic| StoreError::caused(ErrorClass::CannotWork, "closing the store failed", panic))
-    }
-}
-
-/// A failure of the disk, of fjall, or of what they gave back.
-#[derive(Debug, thiserror::Error)]
-enum StorageError {
-    #[error("{0:?}")]
-    Storage(#[from] fjall::Error),
-    #[error(transparent)]
-    Damaged(#[from] layout::Damaged),
-}
-
-/// Every failure here means the same: stop, and let somebody see to the disk. The sentence says what to do.
-fn describe(path: &Path, error: &StorageError) -> String {
-    let path = path.display();
-    let io = match error {
-        StorageError::Storage(fjall::Error::Io(io) | fjall::Error::Storage(fjall::LsmError::Io(io))) => Some(io),
-        _ => None,
-    };
-    match (error, io.map(std::io::Error::kind)) {
-        (_, Some(std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)) => {
-            format!(
-                "the disk that holds {path} is full: make room and start again, nothing that was acknowledged is lost"
-            )
-        }
-        (_, Some(std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem)) => {
-            format!("{path} cannot be written: give this user the right to, or name another path")
-        }
-        (StorageError::Damaged(what), _) => {
-            format!("{what} ({path}): restore the directory from a copy, or seek the subscription back and count anew")
-        }
-        _ => format!("the disk that holds {path} failed ({error}): check it and start again"),
     }
 }

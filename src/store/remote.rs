@@ -3,9 +3,11 @@
 //! The embedded store belongs to one process, so `count`, `verify` and `quarantine list` ask that process. The routes and
 //! the JSON are in [`crate::face`].
 
+mod backup;
+
 use super::{
-    ConnectError, Counts, Depth, ErrorClass, Examined, Listing, PageSize, QuarantinePage, Repair, Repaired, StoreError,
-    Tally,
+    Backup, ConnectError, Counts, Depth, ErrorClass, Examined, Listing, PageSize, QuarantinePage, Repair, Repaired,
+    StoreError, Tally,
 };
 use crate::adapter_url::{AdapterUrl, Worker};
 use crate::face::{
@@ -122,6 +124,10 @@ impl Counts for Remote {
         query.extend(after.map(|after| ("after", after)));
         let page: face::QuarantinePage = self.get("/v1/quarantine", &query).await?;
         page.read().map_err(|error| StoreError::caused(ErrorClass::CannotWork, error.to_string(), error))
+    }
+
+    async fn backup(&self) -> Result<Backup, StoreError> {
+        self.copy().await
     }
 }
 

@@ -57,6 +57,25 @@ async fn a_source_that_ends_does_not_wait_for_ever_for_a_store_that_never_answer
     assert!(matches!(ended, Err(EngineError::StandsStill(_))), "{ended:?}");
 }
 
+/// A replay whose input has ended while the store is silent.
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_is_stopped_after_its_source_has_ended_drains_within_the_deadline() {
+    for payload in [event(1, "p", "u", true, 1), "rubbish".to_owned()] {
+        let source = Messages::default();
+        let store = Faulty::new(Arc::new(Memory::default()), |_, _| Fault::slow(100 * HOUR));
+        let worker = Worker::start(&source, store.quarantining(|_| Fault::slow(100 * HOUR)), config());
+        source.publish(payload).expect("room");
+        until("it is taken", || source.totals().held == 1).await;
+        source.finish(Finish::AtOnce);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        let asked = Instant::now();
+        worker.shutdown.cancel();
+        let report = worker.running.await.expect("no panic").expect("it was asked to stop");
+        assert_eq!((report.counted.received, report.counted.left), (1, 1));
+        assert!(asked.elapsed() <= config().drain_timeout + Duration::from_secs(1), "{:?}", asked.elapsed());
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_slow_and_answers_is_not_taken_for_one_that_stands_still() {
     let source = Messages::default();

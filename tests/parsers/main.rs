@@ -9,7 +9,7 @@ mod fuzz;
 mod mutation;
 
 // Private parsers that the checks include by path name these as of their own crate.
-use hotcount::{adapter_url, event, membership, store};
+use hotcount::{adapter_url, membership, store};
 use mutation::Mutation;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -50,8 +50,13 @@ fn an_event_is_the_like_or_the_poison_that_a_plain_reading_says() {
 }
 
 #[test]
-fn a_file_has_the_same_lines_wherever_a_read_ends() {
+fn a_text_has_the_same_records_wherever_a_piece_ends_and_they_are_what_a_plain_reading_finds() {
     holds("lines", fuzz::lines);
+}
+
+#[test]
+fn what_was_packed_comes_out_the_same_wherever_a_piece_ends() {
+    holds("unpack", fuzz::unpack);
 }
 
 #[test]

@@ -116,7 +116,7 @@ fn like(world: &World, post: &str, user: u64, event: String, removal: bool) -> E
     let order = match world.plan.order {
         OrderPolicy::OccurredAt => {
             fields.push(occurred);
-            (EPOCH_SECONDS + seconds) as i64 * 1_000_000 + millis * 1_000
+            (EPOCH_SECONDS + seconds) as i64 * 1_000_000_000 + millis * 1_000_000
         }
         OrderPolicy::Version => {
             // Another policy's field may be there too; it must not matter.

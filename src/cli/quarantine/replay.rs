@@ -8,9 +8,10 @@ use crate::cli::output::line;
 use crate::cli::run::cancel_on_signal;
 use crate::cli::{Exit, StoreArgs};
 use clap::Args;
-use hotcount::event::decode;
+use hotcount::event::decode_with;
 use hotcount::pipeline::Config;
 use hotcount::readmit::{Fate, ReadmitError, readmit};
+use hotcount::store::Quarantined;
 use serde::Serialize;
 use std::time::SystemTime;
 use tokio_util::sync::CancellationToken;
@@ -77,7 +78,7 @@ impl Replay {
             {
                 let ids: Vec<String> = entries.iter().map(|entry| entry.id.clone()).collect();
                 let (fates, ended): (_, Result<(), ReadmitError>) = if consent == Consent::DryRun {
-                    (entries.iter().map(|entry| would_be(&entry.data, &config)).collect(), Ok(()))
+                    (entries.iter().map(|entry| would_be(entry, &config)).collect(), Ok(()))
                 } else {
                     let stop = shutdown.clone();
                     readmit(&store, entries, config.clone(), stop, Default::default(), &mut rng).await
@@ -121,8 +122,8 @@ impl Replay {
 }
 
 /// What the pipeline would make of a payload now.
-fn would_be(payload: &[u8], config: &Config) -> Fate {
-    match decode(payload, config.order, SystemTime::now()) {
+fn would_be(entry: &Quarantined, config: &Config) -> Fate {
+    match decode_with(&entry.data, &entry.attributes, config.order, SystemTime::now()) {
         Ok(_) => Fate::Counted,
         Err(poison) => Fate::StillPoison(poison),
     }

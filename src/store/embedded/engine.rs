@@ -1,264 +1,302 @@
-//! The open store: its keyspaces, the two generations in memory, and how both come back after a crash.
+//! The open store: generations in memory over tables on disk, and how the first come back from the log.
 
-use super::filter::Filter;
-use super::layout::{FORMAT, MERGED_KEY, counter, log_entry, log_position};
-use super::table::{KeyHasher, Table};
-use super::{Config, StorageError, describe};
+use super::Config;
+use super::error::{OpenError, StorageError};
+use super::frame::{self, Tree};
+use super::generation::{Generation, Value};
+use super::manifest::{self, Listed};
+use super::place::Place;
+use super::tables::{FOLDERS, Trees};
+use super::{damage::Damage, log};
 use crate::store::{ErrorClass, StoreError};
-use fjall::config::{FilterPolicy, FilterPolicyEntry};
-use fjall::{Database, Keyspace, KeyspaceCreateOptions};
-use std::collections::BTreeSet;
+use lsm_tree::Slice;
+use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::{Duration, Instant};
 
-/// What was written since the last checkpoint began, or what one checkpoint moves into tables.
+/// Bytes of tables that are read and held against their checksums while the store opens: about a second. The rest is while
+/// the store works.
+const CHECKED_AT_OPENING: u64 = 1 << 30;
+
+/// How long a purge may stay on disk: what is deleted within this time goes in one sweep.
+pub(super) const PURGED_WITHIN: Duration = Duration::from_secs(10);
+
+/// Up to so many bytes of quarantine are swept when the store closes; more wait until it is open again.
+const SWEPT_AT_CLOSING: u64 = 256 << 20;
+
+/// The generations in memory.
 #[derive(Default)]
-pub(super) struct Generation {
-    /// Counts up from 1 over the life of the store.
-    pub(super) number: u64,
-    /// The newest membership of each member that was written in this generation.
-    pub(super) members: Table,
-    /// What this generation adds to counters.
-    pub(super) counters: Table,
-    /// The shard numbers that occur in `counters`.
-    pub(super) shards: BTreeSet<u16>,
-    /// How many entries of the log belong to it.
-    pub(super) log_entries: u64,
-}
-
-impl Generation {
-    /// The next one, with room for as much.
-    fn successor(&self) -> Self {
-        Self {
-            number: self.number + 1,
-            members: Table::sized_like(&self.members),
-            counters: Table::sized_like(&self.counters),
-            ..Self::default()
-        }
-    }
-
-    /// Bytes of what it holds.
-    pub(super) fn record_bytes(&self) -> usize {
-        self.members.record_bytes() + self.counters.record_bytes()
-    }
-
-    fn replay(&mut self, hasher: &KeyHasher, bytes: &[u8]) -> Result<(), super::layout::Damaged> {
-        let entry = log_entry(bytes)?;
-        for record in entry.members {
-            let record = record?;
-            self.members.put(hasher.hash(record.key), record.bytes);
-        }
-        for record in entry.counters {
-            let record = record?;
-            self.shards.insert(super::layout::shard_of(record.key)?);
-            self.counters.add(hasher.hash(record.key), record.key, counter(record.value)?);
-        }
-        self.log_entries += 1;
-        Ok(())
-    }
-}
-
-/// The generations in memory, together with the log exactly what the tables on disk lack.
-pub(super) struct Tables {
+pub(super) struct Generations {
     /// Takes what is written now. It changes under the write lock, only by the writer, and only by whole groups that are
     /// durable: nobody reads what a crash could take back.
     pub(super) active: Generation,
-    /// Is moved into tables on disk now; never changes.
+    /// Is written as tables now; never changes.
     pub(super) sealed: Option<Arc<Generation>>,
 }
 
-/// The open store, shared by its two threads and by readers.
-pub(super) struct Engine {
-    pub(super) config: Config,
-    pub(super) path: PathBuf,
-    pub(super) db: Database,
-    /// Memberships, by post and user. Written by checkpoints alone.
-    pub(super) members: Keyspace,
-    /// Counters, by post and shard, and the generation that they hold. Written by checkpoints alone.
-    pub(super) counters: Keyspace,
-    /// What every batch since the last checkpoint wrote, by generation and number.
-    pub(super) log: Keyspace,
-    /// How often each post was repaired.
-    pub(super) repairs: Keyspace,
-    /// The outcome of every batch that changed something, by consumer and batch key.
-    pub(super) batches: Keyspace,
-    /// Batch keys by the time at which they may go.
-    pub(super) expiry: Keyspace,
-    /// Poison, by consumer and id.
-    pub(super) quarantine: Keyspace,
-    pub(super) hasher: KeyHasher,
-    tables: RwLock<Tables>,
-    /// What `members` cannot hold. The checkpoint thread fills it.
-    pub(super) filter: Filter,
-    handover: Mutex<Handover>,
-    handed_over: Condvar,
-    failure: OnceLock<String>,
+impl Generations {
+    /// What they say about a row, the newer one first; `None` when nothing.
+    pub(super) fn get(&self, tree: Tree, key: &[u8]) -> Option<&Value> {
+        self.active.get(tree, key).or_else(|| self.sealed.as_ref()?.get(tree, key))
+    }
+
+    /// Both, the older one first.
+    pub(super) fn both(&self) -> impl Iterator<Item = &Generation> {
+        self.sealed.as_deref().into_iter().chain([&self.active])
+    }
 }
 
+/// The open store, shared by its threads and by readers.
+pub(super) struct Engine {
+    pub(super) config: Config,
+    /// The store's path as it was given.
+    pub(super) path: PathBuf,
+    pub(super) place: Place,
+    /// Everything that no generation in memory has, or an older version of it. Written by [`Engine::flush`] alone.
+    pub(super) trees: Trees,
+    generations: RwLock<Generations>,
+    work: Mutex<Work>,
+    changed: Condvar,
+    failure: OnceLock<String>,
+    /// Tables that are still to be held against their checksums.
+    unchecked: Mutex<VecDeque<Listed>>,
+    /// Where the trees are opened that nobody may change.
+    _view: Option<tempfile::TempDir>,
+}
+
+/// What the two background threads have to do.
 #[derive(Default)]
-struct Handover {
-    /// A sealed generation waits for its checkpoint, or is in it.
-    sealed: bool,
-    /// No more will be sealed.
+struct Work {
+    /// The last frame of the sealed generation, while there is one.
+    sealed: Option<u64>,
+    /// Why it is not on disk yet, in a sentence.
+    trouble: Option<String>,
+    /// Tables were added, so some may have to be merged.
+    merge: bool,
+    /// When what was deleted from the quarantine has to be gone.
+    purge: Option<Instant>,
+    /// No more will come.
     closing: bool,
 }
 
+/// What a background thread does next.
+pub(super) enum Next {
+    /// Bring the generation up to this frame to disk.
+    Flush(u64),
+    /// Merge tables.
+    Merge,
+    /// Seal what is in memory, then sweep the quarantine.
+    Purge,
+    /// Hold a table against its checksum.
+    Check(Listed),
+    /// The store closes, or has failed.
+    End,
+}
+
 impl Engine {
-    /// Opens the store in `path`, which is created if need be, and reads its log back into memory.
-    pub(super) fn open(path: PathBuf, config: Config) -> Result<Self, fjall::Error> {
-        let db = Database::builder(&path)
-            // A group of batches is synced once, by hand.
-            .manual_journal_persist(true)
-            .cache_size(config.cache_bytes)
-            .max_journaling_size(MAX_JOURNAL_BYTES)
-            // With two, one of them spins while the other compacts.
-            .worker_threads(1)
-            .open()?;
-        let plain = KeyspaceCreateOptions::default;
-        // The log is read at opening alone. Its memtable is larger than a generation, so most entries are removed again
-        // before they would be written a second time.
-        let log_options = || {
-            KeyspaceCreateOptions::default()
-                .max_memtable_size(2 * config.generation_bytes as u64)
-                .filter_policy(FilterPolicy::all(FilterPolicyEntry::None))
-        };
-        let (members, counters) = (db.keyspace("members", plain)?, db.keyspace("counters", plain)?);
-        Ok(Self {
-            log: db.keyspace("log", log_options)?,
-            repairs: db.keyspace("repairs", plain)?,
-            batches: db.keyspace("batches", plain)?,
-            expiry: db.keyspace("expiry", plain)?,
-            quarantine: db.keyspace("quarantine", plain)?,
-            members,
-            counters,
-            hasher: KeyHasher::default(),
-            tables: RwLock::new(Tables { active: Generation::default(), sealed: None }),
-            filter: Filter::new(config.filter_bytes),
-            handover: Mutex::default(),
-            handed_over: Condvar::new(),
-            failure: OnceLock::new(),
+    /// Opens the store in `path` and reads its log back into memory. Answers the number of its last frame too.
+    pub(super) fn open(path: PathBuf, config: Config) -> Result<(Self, u64), OpenError> {
+        let place = Place::take(&path, config.access)?;
+        let mut unchecked = VecDeque::new();
+        for folder in FOLDERS {
+            unchecked.extend(manifest::tables(&place.store.join(folder))?);
+        }
+        let mut checked = 0;
+        while checked < CHECKED_AT_OPENING
+            && let Some(table) = unchecked.pop_front()
+        {
+            checked += table.check()?;
+        }
+        let (trees, view) = Trees::open(&place.store, config.access, config.cache_bytes)?;
+        let mut active = Generation::default();
+        let last = log::read(&place.store, place.salt, trees.position()?, |at, frame| {
+            for operation in frame::operations(frame.payload) {
+                let operation = operation
+                    .map_err(|_| Damage::new(at.file, at.offset as u64, format!("what frame {} says", frame.number)))?;
+                active.put(operation.tree, operation.key.into(), operation.value.map(Slice::from));
+            }
+            Ok(())
+        })
+        .map_err(StorageError::from)?;
+        let engine = Self {
             config,
             path,
-            db,
-        })
+            place,
+            trees,
+            generations: RwLock::new(Generations { active, sealed: None }),
+            work: Mutex::default(),
+            changed: Condvar::new(),
+            failure: OnceLock::new(),
+            unchecked: Mutex::new(unchecked),
+            _view: view,
+        };
+        Ok((engine, last))
     }
 
-    /// Checks or writes the format, then brings the generations back from the log.
-    pub(super) fn recover(&self) -> Result<(), RecoverError> {
-        let meta = self.db.keyspace("meta", KeyspaceCreateOptions::default)?;
-        match meta.get("format")? {
-            None => {
-                meta.insert("format", FORMAT.to_be_bytes())?;
-                self.db.persist(fjall::PersistMode::SyncAll)?;
-            }
-            Some(bytes) => {
-                let format = bytes.as_ref().try_into().map_or(u32::MAX, u32::from_be_bytes);
-                if format > FORMAT {
-                    return Err(RecoverError::Newer(format));
-                }
-            }
+    /// Brings to disk what the log held, so that it can begin anew: of what lies there nothing is written over, and what
+    /// was never synced is not mixed with what comes.
+    pub(super) fn begin(&self, last: u64) -> Result<log::Log, StorageError> {
+        if !self.generations().active.is_empty() {
+            self.seal(last);
+            self.flush(last)?;
+            self.flushed(None);
         }
-        let merged = match self.counters.get(MERGED_KEY)? {
-            Some(value) => counter(&value)? as u64,
-            None => 0,
-        };
-        let mut generations: Vec<Generation> = Vec::new();
-        let mut leftovers = Vec::new();
-        for entry in self.log.iter() {
-            let (key, value) = entry.into_inner()?;
-            let (number, _) = log_position(&key)?;
-            if number <= merged {
-                leftovers.push(key);
-                continue;
-            }
-            if generations.last().is_none_or(|last| last.number != number) {
-                generations.push(Generation { number, ..Generation::default() });
-            }
-            if let Some(generation) = generations.last_mut() {
-                generation.replay(&self.hasher, &value)?;
-            }
+        let log = log::Log::begin(&self.place.store, self.place.salt, last)?;
+        log::remove_before(&self.place.store, last + 1)?;
+        // What an earlier process deleted and did not come to sweep.
+        if self.trees.has_removed_poison() {
+            self.purge_soon();
         }
-        // A checkpoint that crashed before it had cleared its part of the log.
-        for keys in leftovers.chunks(LOG_REMOVALS) {
-            let mut batch = self.db.batch();
-            keys.iter().for_each(|key| batch.remove(&self.log, key.clone()));
-            batch.commit()?;
-        }
-        let active = generations.pop().unwrap_or(Generation { number: merged + 1, ..Generation::default() });
-        // One generation is sealed at a time, so at most one is left beside the active one.
-        let sealed = generations.pop().map(Arc::new);
-        if !generations.is_empty() {
-            return Err(super::layout::Damaged("the order of generations").into());
-        }
-        self.handover.lock().unwrap_or_else(PoisonError::into_inner).sealed = sealed.is_some();
-        *self.tables_mut() = Tables { active, sealed };
-        Ok(())
+        self.work().merge = true;
+        Ok(log)
     }
 
     /// The generations, for reading.
-    pub(super) fn tables(&self) -> RwLockReadGuard<'_, Tables> {
-        // Tables change by calls that cannot panic half way.
-        self.tables.read().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn generations(&self) -> RwLockReadGuard<'_, Generations> {
+        // They change by calls that cannot panic half way.
+        self.generations.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The generations, for the two threads that change them.
-    pub(super) fn tables_mut(&self) -> RwLockWriteGuard<'_, Tables> {
-        self.tables.write().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn generations_mut(&self) -> RwLockWriteGuard<'_, Generations> {
+        self.generations.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands the active generation over to the checkpoint thread, after the one before is done: memory holds two
-    /// generations and never a third, so a slow disk slows the writer.
-    pub(super) fn seal(&self) -> Result<(), StoreError> {
-        let mut handover = self.handover.lock().unwrap_or_else(PoisonError::into_inner);
-        while handover.sealed {
-            self.working()?;
-            handover = self.handed_over.wait(handover).unwrap_or_else(PoisonError::into_inner);
-        }
-        self.working()?;
-        let tables = &mut *self.tables_mut();
-        let next = tables.active.successor();
-        tables.sealed = Some(Arc::new(std::mem::replace(&mut tables.active, next)));
-        handover.sealed = true;
-        self.handed_over.notify_all();
+    /// Seals the active generation, whose last frame is `last`. There is none sealed: memory holds two and never a third.
+    pub(super) fn seal(&self, last: u64) {
+        let generations = &mut *self.generations_mut();
+        let next = generations.active.sized_like();
+        generations.sealed = Some(Arc::new(std::mem::replace(&mut generations.active, next)));
+        self.work().sealed = Some(last);
+        self.changed.notify_all();
+    }
+
+    /// Writes the sealed generation, whose last frame is `last`, as tables, and removes its log.
+    pub(super) fn flush(&self, last: u64) -> Result<(), StorageError> {
+        let Some(sealed) = self.generations().sealed.clone() else { return Ok(()) };
+        self.trees.write(&sealed, last)?;
+        log::remove_before(&self.place.store, last + 1)?;
         Ok(())
     }
 
-    /// What the checkpoint thread does next. If it has something to do meanwhile (`busy`), this does not wait.
-    pub(super) fn next_sealed(&self, busy: bool) -> Next {
-        let mut handover = self.handover.lock().unwrap_or_else(PoisonError::into_inner);
+    /// What the thread that brings generations to disk does next.
+    pub(super) fn next_flush(&self) -> Next {
+        let mut work = self.work();
         loop {
-            if handover.closing || self.failure.get().is_some() {
+            if self.failure.get().is_some() {
                 return Next::End;
             }
-            if let Some(sealed) = self.tables().sealed.as_ref().filter(|_| handover.sealed) {
-                return Next::Checkpoint(Arc::clone(sealed));
+            if let Some(last) = work.sealed {
+                return Next::Flush(last);
             }
-            if busy {
-                return Next::Nothing;
+            if work.closing {
+                return Next::End;
             }
-            handover = self.handed_over.wait(handover).unwrap_or_else(PoisonError::into_inner);
+            work = self.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    /// The sealed generation is in the tables on disk now.
-    pub(super) fn checkpointed(&self) {
-        let mut handover = self.handover.lock().unwrap_or_else(PoisonError::into_inner);
-        self.tables_mut().sealed = None;
-        handover.sealed = false;
-        self.handed_over.notify_all();
+    /// Whether a generation is on its way to disk.
+    pub(super) fn is_flushing(&self) -> bool {
+        self.work().sealed.is_some()
     }
 
-    /// Ends the checkpoint thread. A generation that it has not begun stays in the log.
-    pub(super) fn end_checkpoints(&self) {
-        self.handover.lock().unwrap_or_else(PoisonError::into_inner).closing = true;
-        self.handed_over.notify_all();
+    /// A generation is on disk, or is not, for a reason that passes.
+    pub(super) fn flushed(&self, trouble: Option<String>) {
+        if trouble.is_none() {
+            self.generations_mut().sealed = None;
+        }
+        let mut work = self.work();
+        if trouble.is_none() {
+            work.sealed = None;
+            work.merge = true;
+        }
+        work.trouble = trouble;
+        self.changed.notify_all();
     }
 
-    /// Remembers a failure. From then on nothing is written: what a disk does after a failed sync is not known.
+    /// Waits a while between two tries of what failed; `false` when the store closes meanwhile.
+    pub(super) fn wait_to_try_again(&self, pause: Duration) -> bool {
+        let until = Instant::now() + pause;
+        let mut work = self.work();
+        while !work.closing && self.failure.get().is_none() {
+            let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) else {
+                return true;
+            };
+            work = self.changed.wait_timeout(work, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        false
+    }
+
+    /// Waits until no generation is on its way to disk, for `patience` at most. Answers why there is still one.
+    pub(super) fn wait_until_flushed(&self, patience: Duration) -> Result<(), StoreError> {
+        let until = Instant::now() + patience;
+        let mut work = self.work();
+        while work.sealed.is_some() {
+            self.working()?;
+            let left = until.saturating_duration_since(Instant::now());
+            if let Some(trouble) = work.trouble.clone().or_else(|| {
+                left.is_zero()
+                    .then(|| format!("the disk that holds {} is too slow for what is written", self.path.display()))
+            }) {
+                return Err(StoreError::new(ErrorClass::DidNotCommit, trouble));
+            }
+            work = self.changed.wait_timeout(work, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        self.working()
+    }
+
+    /// What the thread that merges tables does next.
+    pub(super) fn next_merge(&self) -> Next {
+        let mut work = self.work();
+        loop {
+            if work.closing || self.failure.get().is_some() {
+                return Next::End;
+            }
+            if work.purge.is_some_and(|at| at <= Instant::now()) {
+                work.purge = None;
+                return Next::Purge;
+            }
+            if std::mem::take(&mut work.merge) {
+                return Next::Merge;
+            }
+            if let Some(table) = self.unchecked.lock().unwrap_or_else(PoisonError::into_inner).pop_front() {
+                return Next::Check(table);
+            }
+            work = match work.purge {
+                Some(at) => {
+                    let left = at.saturating_duration_since(Instant::now());
+                    self.changed.wait_timeout(work, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => self.changed.wait(work).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+
+    /// Something was deleted from the quarantine.
+    pub(super) fn purge_soon(&self) {
+        let mut work = self.work();
+        work.purge.get_or_insert_with(|| Instant::now() + PURGED_WITHIN);
+        self.changed.notify_all();
+    }
+
+    /// Whether what was deleted is to be swept while the store closes.
+    pub(super) fn purge_at_closing(&self) -> bool {
+        self.work().purge.is_some() && self.trees.quarantine_bytes() <= SWEPT_AT_CLOSING
+    }
+
+    /// Ends the background threads. A generation that is not on disk stays in the log.
+    pub(super) fn end_background(&self) {
+        self.work().closing = true;
+        self.changed.notify_all();
+    }
+
+    /// Remembers a failure. From then on nothing is written.
     pub(super) fn fail(&self, error: &StorageError) -> StoreError {
-        let failure = self.failure.get_or_init(|| describe(&self.path, error));
-        let _handover = self.handover.lock().unwrap_or_else(PoisonError::into_inner);
-        self.handed_over.notify_all();
+        let failure = self.failure.get_or_init(|| error.describe(&self.path));
+        let _work = self.work();
+        self.changed.notify_all();
         StoreError::new(ErrorClass::CannotWork, failure.clone())
     }
 
@@ -269,36 +307,9 @@ impl Engine {
             None => Ok(()),
         }
     }
-}
 
-/// What the checkpoint thread is to do.
-pub(super) enum Next {
-    /// Move this generation into tables.
-    Checkpoint(Arc<Generation>),
-    /// No generation waits.
-    Nothing,
-    /// The store closes, or has failed.
-    End,
-}
-
-/// How many entries of the log are removed in one step; other writers wait for it.
-pub(super) const LOG_REMOVALS: usize = 256;
-
-/// Journals are kept until every keyspace has flushed what they hold; the quiet ones are made to at this size. Reading
-/// them back bounds how long opening takes.
-const MAX_JOURNAL_BYTES: u64 = 256 << 20;
-
-/// Why a store that opened cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum RecoverError {
-    #[error(transparent)]
-    Storage(StorageError),
-    #[error("it was written by a newer hotcount (format {0}, this one knows {FORMAT}): use that version")]
-    Newer(u32),
-}
-
-impl<E: Into<StorageError>> From<E> for RecoverError {
-    fn from(error: E) -> Self {
-        Self::Storage(error.into())
+    fn work(&self) -> MutexGuard<'_, Work> {
+        // It changes by assignments, which cannot panic half way.
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

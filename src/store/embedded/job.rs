@@ -1,22 +1,31 @@
 //! What tasks ask of the writer, made ready by the task that asks, and how each is answered.
 
-use super::engine::Engine;
-use super::layout::{push_member_record, push_post, record};
+use super::layout::{kind, push_text};
 use crate::batch::{Batch, BatchKey};
 use crate::event::Like;
-use crate::store::{Applied, Attempt, ErrorClass, Repaired, StoreError};
+use crate::store::{Applied, Attempt, ErrorClass, Repaired, Settings, StoreError};
+use lsm_tree::Slice;
 use tokio::sync::oneshot;
+
+/// Where an answer goes.
+type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 
 /// What a task asks of the writer.
 pub(super) enum Job {
     /// Applies a batch.
-    Apply(Box<Prepared>, oneshot::Sender<Result<Applied, StoreError>>),
+    Apply(Box<Prepared>, Reply<Applied>),
     /// Keeps rows of the quarantine.
-    Quarantine(Vec<(Vec<u8>, Vec<u8>)>, oneshot::Sender<Result<(), StoreError>>),
+    Quarantine(Vec<(Vec<u8>, Vec<u8>)>, Reply<()>),
     /// Removes rows of the quarantine.
-    Discard(Vec<Vec<u8>>, oneshot::Sender<Result<(), StoreError>>),
+    Discard(Vec<Vec<u8>>, Reply<()>),
     /// Corrects the count of a post.
-    Repair(Correction, oneshot::Sender<Result<Repaired, StoreError>>),
+    Repair(Correction, Reply<Repaired>),
+    /// Keeps settings, unless there are some.
+    Agree(Settings, Reply<Settings>),
+    /// Commits a batch key alone.
+    Probe(BatchKey, Reply<()>),
+    /// Brings to disk what is in memory, and begins a new segment of the log.
+    Seal(Reply<()>),
 }
 
 /// What the repair shard of a post lacks, and the version of it that this holds for.
@@ -29,8 +38,9 @@ pub(super) struct Correction {
 /// What became of one job of a group.
 pub(super) enum Outcome {
     Applied(Applied),
-    Quarantine,
     Repaired(Repaired),
+    Settings(Settings),
+    Done,
 }
 
 /// A batch made ready by the task that brings it, so that the one writer has less to do.
@@ -38,35 +48,32 @@ pub(super) struct Prepared {
     pub(super) key: BatchKey,
     pub(super) shard: u16,
     pub(super) likes: Vec<Like>,
-    /// A membership record for each like.
-    pub(super) records: Vec<u8>,
-    /// For each like the hash of its key and where its record begins.
-    pub(super) places: Vec<(u32, u32)>,
+    /// The key of each like's membership.
+    pub(super) keys: Vec<Slice>,
 }
 
 impl Prepared {
-    /// Writes each like as the record that it becomes if it is written.
-    pub(super) fn new(engine: &Engine, batch: &Batch, attempt: Attempt) -> Self {
+    /// Makes the keys of all likes.
+    pub(super) fn new(batch: &Batch, attempt: Attempt) -> Self {
         let likes = batch.likes().to_vec();
-        let text: usize = likes.iter().map(Like::text_bytes).sum();
-        let mut records = Vec::with_capacity(text + likes.len() * 16);
-        let mut places = Vec::with_capacity(likes.len());
-        let mut prefix = Vec::new();
+        let mut keys = Vec::with_capacity(likes.len());
+        let mut key = Vec::new();
         for likes in batch.by_post() {
-            prefix.clear();
-            push_post(&mut prefix, likes[0].post());
+            key.clear();
+            key.push(kind::MEMBER);
+            push_text(&mut key, likes[0].post());
+            let prefix = key.len();
             for like in likes {
-                let at = push_member_record(&mut records, &prefix, like);
-                let hash = record(&records[at..]).map_or(0, |record| engine.hasher.hash(record.key));
-                // A batch is far below 4 GiB: a store's limits see to it.
-                places.push((hash, at as u32));
+                key.truncate(prefix);
+                key.extend_from_slice(like.user().as_bytes());
+                keys.push(Slice::from(key.as_slice()));
             }
         }
-        Self { key: batch.key(), shard: attempt.shard, likes, records, places }
+        Self { key: batch.key(), shard: attempt.shard, likes, keys }
     }
 
     fn bytes(&self) -> usize {
-        self.records.len()
+        self.likes.iter().map(Like::text_bytes).sum()
     }
 }
 
@@ -77,28 +84,46 @@ impl Job {
             Job::Quarantine(rows, _) => rows.iter().map(|(_, row)| row.len()).sum(),
             Job::Discard(keys, _) => keys.iter().map(Vec::len).sum(),
             Job::Repair(correction, _) => correction.post.len(),
+            Job::Agree(settings, _) => settings.order.len() + settings.identity.len(),
+            Job::Probe(..) | Job::Seal(_) => 0,
         }
     }
 
-    /// Answers a job of a group that is durable. Nobody waits when the caller has gone; it reads again.
-    pub(super) fn answer(self, outcome: Outcome) {
+    /// Answers a job. Nobody waits when the caller has gone; it reads again.
+    pub(super) fn answer(self, outcome: Result<Outcome, StoreError>) {
+        let outcome = match outcome {
+            Ok(outcome) => outcome,
+            Err(error) => return self.refuse(&error),
+        };
         match (self, outcome) {
             (Job::Apply(_, reply), Outcome::Applied(applied)) => drop(reply.send(Ok(applied))),
-            (Job::Quarantine(_, reply) | Job::Discard(_, reply), Outcome::Quarantine) => drop(reply.send(Ok(()))),
             (Job::Repair(_, reply), Outcome::Repaired(repaired)) => drop(reply.send(Ok(repaired))),
-            // `write` answers each job with its own kind.
-            (job, _) => job.refuse("the store's writer mixed up its answers; this is a bug"),
+            (Job::Agree(_, reply), Outcome::Settings(settings)) => drop(reply.send(Ok(settings))),
+            (
+                Job::Quarantine(_, reply) | Job::Discard(_, reply) | Job::Probe(_, reply) | Job::Seal(reply),
+                Outcome::Done,
+            ) => {
+                drop(reply.send(Ok(())));
+            }
+            // The writer answers each job with its own kind.
+            (job, _) => {
+                let bug = "the store's writer mixed up its answers; this is a bug";
+                job.refuse(&StoreError::new(ErrorClass::CannotWork, bug));
+            }
         }
     }
 
-    /// Answers a job of a group that failed.
-    pub(super) fn refuse(self, message: &str) {
-        let error = StoreError::new(ErrorClass::CannotWork, message);
+    /// Answers a job that failed, or whose group did.
+    pub(super) fn refuse(self, error: &StoreError) {
+        let error = StoreError::new(error.class.clone(), error.message.clone());
         // Nobody waits when the caller has gone; its batch comes back under the same key or another.
         match self {
             Job::Apply(_, reply) => drop(reply.send(Err(error))),
-            Job::Quarantine(_, reply) | Job::Discard(_, reply) => drop(reply.send(Err(error))),
             Job::Repair(_, reply) => drop(reply.send(Err(error))),
+            Job::Agree(_, reply) => drop(reply.send(Err(error))),
+            Job::Quarantine(_, reply) | Job::Discard(_, reply) | Job::Probe(_, reply) | Job::Seal(reply) => {
+                drop(reply.send(Err(error)));
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A quarantine entry as a row: a head in JSON with its length before it, then the payload as it came.
 
-use super::layout::{Damaged, post_prefix};
+use super::layout::{Fault, fields, push_text, write_row};
 use crate::store::Quarantined;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -43,9 +43,16 @@ impl From<Instant> for SystemTime {
     }
 }
 
+/// What all keys of `consumer` begin with.
+pub(super) fn prefix(consumer: &str) -> Vec<u8> {
+    let mut key = Vec::with_capacity(consumer.len() + 40);
+    push_text(&mut key, consumer);
+    key
+}
+
 /// The key of an entry of `consumer`.
 pub(super) fn key(consumer: &str, id: &str) -> Vec<u8> {
-    let mut key = post_prefix(consumer);
+    let mut key = prefix(consumer);
     key.extend_from_slice(id.as_bytes());
     key
 }
@@ -61,17 +68,15 @@ pub(super) fn row(consumer: &str, entry: &Quarantined) -> Result<(Vec<u8>, Vec<u
         received_at: entry.received_at.into(),
         delivery_attempt: entry.delivery_attempt,
     })?;
-    let mut value = Vec::with_capacity(8 + head.len() + entry.data.len());
-    value.extend_from_slice(&(head.len() as u64).to_le_bytes());
-    value.extend_from_slice(&head);
-    value.extend_from_slice(&entry.data);
+    let length = (head.len() as u64).to_le_bytes();
+    let value = write_row(&[&length, head.as_slice(), &entry.data]);
     Ok((key(consumer, &entry.id), value))
 }
 
 /// The entry that a row keeps.
-pub(super) fn read(id: &[u8], row: &[u8]) -> Result<Quarantined, Damaged> {
-    let damaged = || Damaged("an entry of the quarantine");
-    let (length, rest) = row.split_first_chunk().ok_or_else(damaged)?;
+pub(super) fn read(id: &[u8], row: &[u8]) -> Result<Quarantined, Fault> {
+    let damaged = || Fault::Unreadable("an entry of the quarantine");
+    let (length, rest) = fields(row, "an entry of the quarantine")?.split_first_chunk().ok_or_else(damaged)?;
     let length = usize::try_from(u64::from_le_bytes(*length)).map_err(|_| damaged())?;
     let (head, data) = rest.split_at_checked(length).ok_or_else(damaged)?;
     let head: Head<'_> = serde_json::from_slice(head).map_err(|_| damaged())?;

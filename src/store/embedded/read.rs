@@ -1,216 +1,236 @@
-//! Reading at one time: the tables on disk as one snapshot shows them, and the generations in memory over them.
+//! Reading: the generations in memory over the tables on disk, at one time where more than one row is read.
 
-use super::StorageError;
-use super::engine::{Engine, Generation};
+use super::engine::Engine;
+use super::error::{StorageError, stored_fault};
+use super::frame::Tree;
+use super::generation::Value;
 use super::layout::{
-    MERGED_KEY, Records, after_post, counter, is_liked, member_key, membership, post_of, post_prefix, prefix_len,
-    push_shard, shard_of,
+    after_kind, after_prefix, kind, member_key, prefix, prefix_len, read_membership, read_numbers, shard_of, text_of,
 };
 use super::poison;
-use super::table::Table;
+use super::tables::Rows;
 use crate::event::Like;
 use crate::store::{Depth, Examined, Listing, PageSize, QuarantinePage, Quarantined, REPAIR_SHARD, Tally};
-use fjall::{Keyspace, Readable, Snapshot};
-use std::collections::{BTreeMap, BTreeSet};
+use foldhash::fast::RandomState;
+use lsm_tree::Slice;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::iter::Peekable;
 use std::ops::Bound;
-use std::sync::Arc;
 
-/// A snapshot of the tables and the sealed generation, taken at one time.
-struct View {
-    snapshot: Snapshot,
-    sealed: Option<Arc<Generation>>,
+/// The newest value of a row.
+fn get(engine: &Engine, tree: Tree, key: &[u8]) -> Result<Option<Slice>, StorageError> {
+    let in_memory = engine.generations().get(tree, key).cloned();
+    match in_memory {
+        Some(value) => Ok(value),
+        // A generation may come to disk in between; then its rows are found there.
+        None => engine.trees.get(tree, key),
+    }
 }
 
-/// Takes a view. `active` runs under the lock that the writer needs to publish a group, so it only looks at memory.
-fn view<T>(engine: &Engine, active: impl FnOnce(&Generation) -> T) -> (View, T) {
-    let tables = engine.tables();
-    (View { snapshot: engine.db.snapshot(), sealed: tables.sealed.clone() }, active(&tables.active))
+/// The members or the counters of one post, in no order.
+struct OfPost {
+    in_memory: std::collections::hash_map::IntoIter<Slice, Value>,
+    /// The same keys: what is in memory hides what is on disk.
+    hidden: HashMap<Slice, (), RandomState>,
+    on_disk: Rows,
 }
 
-impl View {
-    /// The sealed generation, unless the counters on disk hold it already.
-    fn sealed_counters(&self, engine: &Engine) -> Result<Option<&Generation>, StorageError> {
-        let merged = match self.snapshot.get(&engine.counters, MERGED_KEY)? {
-            Some(value) => counter(&value)?,
-            None => 0,
-        };
-        Ok(self.sealed.as_deref().filter(|sealed| i64::try_from(sealed.number).is_ok_and(|number| number > merged)))
+impl OfPost {
+    /// What is in memory is copied, and what is on disk stays what it is, so that no lock is held while it is read.
+    fn new(engine: &Engine, generations: &super::engine::Generations, prefix: Vec<u8>) -> Self {
+        let mut newest: HashMap<Slice, Value, RandomState> = HashMap::default();
+        for generation in generations.both() {
+            newest.extend(generation.of_post(&prefix).map(|(key, value)| (key.clone(), value.clone())));
+        }
+        let end = after_prefix(prefix.clone());
+        Self {
+            hidden: newest.keys().map(|key| (key.clone(), ())).collect(),
+            in_memory: newest.into_iter(),
+            on_disk: engine.trees.range(Tree::Rows, Bound::Included(prefix), Bound::Excluded(end)),
+        }
+    }
+}
+
+impl Iterator for OfPost {
+    type Item = Result<(Slice, Slice), StorageError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(row) = self.in_memory.find_map(|(key, value)| Some((key, value?))) {
+            return Some(Ok(row));
+        }
+        self.on_disk.find(|row| !row.as_ref().is_ok_and(|(key, _)| self.hidden.contains_key(key)))
+    }
+}
+
+/// The rows between two keys, sorted: of the quarantine, or the times at which batch keys go.
+pub(super) fn rows_between(engine: &Engine, tree: Tree, from: Bound<Vec<u8>>, to: Bound<Vec<u8>>) -> Sorted {
+    let generations = engine.generations();
+    let mut in_memory = BTreeMap::new();
+    for generation in generations.both() {
+        let rows = generation.range(tree, from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
+        in_memory.extend(rows.map(|(key, value)| (key.clone(), value.clone())));
+    }
+    Sorted { in_memory: in_memory.into_iter().peekable(), on_disk: engine.trees.range(tree, from, to).peekable() }
+}
+
+/// All rows of a tree at one time, sorted.
+pub(super) fn all_rows(generations: &super::engine::Generations, engine: &Engine, tree: Tree) -> Sorted {
+    let mut in_memory = BTreeMap::new();
+    for generation in generations.both() {
+        in_memory.extend(generation.sorted(tree).into_iter().map(|(key, value)| (key.clone(), value.clone())));
+    }
+    // The position is of the tables here, and no row of the store.
+    let first = match tree {
+        Tree::Rows => vec![kind::POSITION + 1],
+        Tree::Quarantine => Vec::new(),
+    };
+    let on_disk = engine.trees.range(tree, Bound::Included(first), Bound::Unbounded);
+    Sorted { in_memory: in_memory.into_iter().peekable(), on_disk: on_disk.peekable() }
+}
+
+/// Sorted rows of memory and disk, each key once.
+pub(super) struct Sorted {
+    in_memory: Peekable<std::collections::btree_map::IntoIter<Slice, Value>>,
+    on_disk: Peekable<Rows>,
+}
+
+impl Iterator for Sorted {
+    type Item = Result<(Slice, Slice), StorageError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let from_memory = match (self.in_memory.peek(), self.on_disk.peek()) {
+                (Some((newer, _)), Some(Ok((older, _)))) => newer <= older,
+                (Some(_), None) => true,
+                (None, _) | (_, Some(Err(_))) => false,
+            };
+            if !from_memory {
+                return self.on_disk.next();
+            }
+            let (key, value) = self.in_memory.next()?;
+            // What is on disk under the same key is older.
+            drop(self.on_disk.next_if(|row| row.as_ref().is_ok_and(|(older, _)| *older == key)));
+            if let Some(value) = value {
+                return Some(Ok((key, value)));
+            }
+        }
+    }
+}
+
+/// How a membership is called in sentences.
+pub(super) fn member_name(post: &str, user: &str) -> String {
+    format!("the membership of user {user:?} of post {post:?}")
+}
+
+/// How a counter is called in sentences.
+pub(super) fn counter_name(post: &str, shard: u16) -> String {
+    if shard == REPAIR_SHARD {
+        format!("the repair shard of post {post:?}")
+    } else {
+        format!("shard {shard} of post {post:?}")
     }
 }
 
 /// See [`crate::store::Counts::tally`].
 pub(super) fn tally(engine: &Engine, post: &str, depth: Depth) -> Result<Tally, StorageError> {
-    Ok(counts(engine, &post_prefix(post), depth)?.0)
+    Ok(counts(engine, post, depth)?.0)
 }
 
 /// See [`crate::store::Repair::examine`].
 pub(super) fn examine(engine: &Engine, post: &str) -> Result<Examined, StorageError> {
-    let prefix = post_prefix(post);
     // Before the counts: a repair in between leaves an old version here, which is refused, never a new one beside old
     // counts, which would repair twice.
-    let version = version(engine, &prefix)?;
-    let (tally, repaired) = counts(engine, &prefix, Depth::ShardsAndMembers)?;
+    let version = match get(engine, Tree::Rows, &prefix(kind::REPAIRS, post))? {
+        Some(value) => {
+            let name = StorageError::row(|| format!("the version of the repair shard of post {post:?}"));
+            let ([repairs], _) = read_numbers(&value, "a version").map_err(name)?;
+            Some(repairs.to_string())
+        }
+        None => None,
+    };
+    let (tally, repaired) = counts(engine, post, Depth::ShardsAndMembers)?;
     Ok(Examined { tally, repaired, version })
 }
 
-/// How often the post was repaired, as the port's version.
-pub(super) fn version(engine: &Engine, prefix: &[u8]) -> Result<Option<String>, StorageError> {
-    Ok(engine.repairs.get(prefix)?.map(|value| counter(&value)).transpose()?.map(|repairs| repairs.to_string()))
-}
-
 /// The tally, and what the repair shard holds.
-fn counts(engine: &Engine, prefix: &[u8], depth: Depth) -> Result<(Tally, i64), StorageError> {
-    let deep = depth == Depth::ShardsAndMembers;
-    let (view, (deltas, newest)) = view(engine, |active| {
-        let members = if deep { active.members.copy_of(of_post(prefix)) } else { Vec::new() };
-        (counters_of(engine, active, prefix), members)
-    });
-    let mut counts: BTreeMap<u16, i64> = BTreeMap::new();
-    for row in view.snapshot.range(&engine.counters, prefix.to_vec()..after_post(prefix.to_vec())) {
-        let (key, value) = row.into_inner()?;
-        if key.as_ref() != MERGED_KEY {
-            counts.insert(shard_of(&key)?, counter(&value)?);
+fn counts(engine: &Engine, post: &str, depth: Depth) -> Result<(Tally, i64), StorageError> {
+    let (mut tally, mut repaired) = (Tally::default(), 0);
+    let generations = engine.generations();
+    let shards = OfPost::new(engine, &generations, prefix(kind::COUNTER, post));
+    // Under the same lock, so both are of one time.
+    let members =
+        (depth == Depth::ShardsAndMembers).then(|| OfPost::new(engine, &generations, prefix(kind::MEMBER, post)));
+    drop(generations);
+    for row in shards {
+        let (key, value) = row?;
+        let shard = shard_of(&key).map_err(StorageError::row(|| format!("a shard of post {post:?}")))?;
+        let ([count], _) =
+            read_numbers(&value, "a counter").map_err(StorageError::row(|| counter_name(post, shard)))?;
+        tally.count = tally.count.wrapping_add(count);
+        tally.shards += 1;
+        if shard == REPAIR_SHARD {
+            repaired = count;
         }
     }
-    let sealed = view.sealed_counters(engine)?.map(|sealed| counters_of(engine, sealed, prefix));
-    for (shard, delta) in sealed.into_iter().flatten().chain(deltas) {
-        *counts.entry(shard).or_default() += delta;
+    if let Some(members) = members {
+        let mut liked = 0;
+        for row in members {
+            let (key, value) = row?;
+            let user = || prefix_len(&key).map(|length| String::from_utf8_lossy(&key[length..])).unwrap_or_default();
+            let name = || member_name(post, &user());
+            let (membership, _) = read_membership(&value).map_err(StorageError::row(name))?;
+            liked += u64::from(membership.liked);
+        }
+        tally.members = Some(liked);
     }
-    let mut tally = Tally { count: counts.values().sum(), shards: counts.len() as u64, members: None };
-    if deep {
-        tally.members = Some(members(engine, &view, prefix, &newest)?);
-    }
-    Ok((tally, counts.get(&REPAIR_SHARD).copied().unwrap_or_default()))
+    Ok((tally, repaired))
 }
 
-/// The post's counters in a generation: one lookup for each shard number that occurs there at all.
-fn counters_of(engine: &Engine, generation: &Generation, prefix: &[u8]) -> Vec<(u16, i64)> {
-    let mut key = prefix.to_vec();
-    let of_shard = |&shard: &u16| {
-        key.truncate(prefix.len());
-        push_shard(&mut key, shard);
-        let value = generation.counters.get(engine.hasher.hash(&key), &key)?;
-        // Memory holds only counters of eight bytes.
-        Some((shard, value.try_into().map_or(0, i64::from_le_bytes)))
-    };
-    generation.shards.iter().filter_map(of_shard).collect()
-}
-
-/// How many members like the post. What a newer place says about a member hides what the older ones do: `newest`, which
-/// are records of the active generation, then the sealed one, then the disk.
-fn members(engine: &Engine, view: &View, prefix: &[u8], newest: &[u8]) -> Result<u64, StorageError> {
-    let mut active = Table::default();
-    for record in Records::new(newest) {
-        let record = record?;
-        active.put(engine.hasher.hash(record.key), record.bytes);
-    }
-    let mut liked = active.records().filter(|record| is_liked(record.value)).count() as u64;
-    let sealed = view.sealed.as_ref().map(|sealed| &sealed.members);
-    let of_post = of_post(prefix);
-    for record in sealed.iter().flat_map(|sealed| sealed.records()).filter(|record| of_post(record.key)) {
-        let hidden = || active.get(engine.hasher.hash(record.key), record.key).is_some();
-        liked += u64::from(is_liked(record.value) && !hidden());
-    }
-    for row in view.snapshot.range(&engine.members, prefix.to_vec()..after_post(prefix.to_vec())) {
-        let (key, value) = row.into_inner()?;
-        let hash = engine.hasher.hash(&key);
-        let hidden = || active.get(hash, &key).is_some() || sealed.is_some_and(|s| s.get(hash, &key).is_some());
-        liked += u64::from(is_liked(&value) && !hidden());
-    }
-    Ok(liked)
-}
-
-/// Whether a key is of the post with this prefix. What follows it is 0xFF where it is no end but a NUL of a longer post.
-fn of_post(prefix: &[u8]) -> impl Fn(&[u8]) -> bool {
-    |key| key.strip_prefix(prefix).is_some_and(|user| user.first() != Some(&0xFF))
-}
-
-/// See [`crate::store::Counts::posts`].
+/// See [`crate::store::Counts::posts`]: one search for each post, however many members it has.
 pub(super) fn posts(
     engine: &Engine,
     listing: Listing,
     after: Option<&str>,
     limit: usize,
 ) -> Result<Vec<String>, StorageError> {
-    let keyspace = match listing {
-        Listing::Shards => &engine.counters,
-        Listing::Members => &engine.members,
+    let kind = match listing {
+        Listing::Shards => kind::COUNTER,
+        Listing::Members => kind::MEMBER,
     };
-    // The first key that may belong to a later post.
-    let start = after.map_or_else(Vec::new, |after| after_post(post_prefix(after)));
-    let in_memory = |generation: &Generation| {
-        let table = match listing {
-            Listing::Shards => &generation.counters,
-            Listing::Members => &generation.members,
+    let mut from = after.map_or_else(|| vec![kind], |after| after_prefix(prefix(kind, after)));
+    let mut found: BTreeSet<Slice> = BTreeSet::new();
+    for generation in engine.generations().both() {
+        for prefix in generation.prefixes(kind, &from) {
+            let full = found.len() == limit;
+            if full && found.last().is_none_or(|last| last <= prefix) {
+                continue;
+            }
+            if found.insert(prefix.clone()) && full {
+                found.pop_last();
+            }
+        }
+    }
+    for _ in 0..limit {
+        let Some(row) = engine.trees.range(Tree::Rows, Bound::Included(from), Bound::Excluded(after_kind(kind))).next()
+        else {
+            break;
         };
-        first_prefixes(table, &start, limit)
-    };
-    let (view, active) = view(engine, in_memory);
-    let mut found = active?;
-    if let Some(sealed) = &view.sealed {
-        found.extend(in_memory(sealed)?);
+        let (key, _) = row?;
+        let name = StorageError::row(|| format!("the row {}", key.escape_ascii()));
+        let length = prefix_len(&key).map_err(name)?;
+        from = after_prefix(key[..length].to_vec());
+        found.insert(Slice::from(&key[..length]));
     }
-    found.extend(first_prefixes_on_disk(&view.snapshot, keyspace, start.clone(), limit)?);
-    found.iter().take(limit).map(|prefix| Ok(post_of(prefix)?)).collect()
-}
-
-/// The first `limit` prefixes of posts in a table from `start` on.
-fn first_prefixes(table: &Table, start: &[u8], limit: usize) -> Result<BTreeSet<Vec<u8>>, StorageError> {
-    let mut first = BTreeSet::new();
-    for record in table.records().filter(|record| record.key >= start) {
-        let prefix = &record.key[..prefix_len(record.key)?];
-        let full = first.len() == limit;
-        let beyond = full && first.last().is_none_or(|last: &Vec<u8>| last.as_slice() <= prefix);
-        if !beyond && first.insert(prefix.to_vec()) && full {
-            first.pop_last();
-        }
-    }
-    Ok(first)
-}
-
-/// The same on disk: one search for each post, however many members it has.
-fn first_prefixes_on_disk(
-    snapshot: &Snapshot,
-    keyspace: &Keyspace,
-    mut start: Vec<u8>,
-    limit: usize,
-) -> Result<BTreeSet<Vec<u8>>, StorageError> {
-    let mut first = BTreeSet::new();
-    let mut bound = Bound::Included(start);
-    while first.len() < limit {
-        let Some(row) = snapshot.range(keyspace, (bound, Bound::Unbounded)).next() else { break };
-        let key = row.key()?;
-        if key.as_ref() == MERGED_KEY {
-            bound = Bound::Excluded(key.to_vec());
-            continue;
-        }
-        let prefix = key[..prefix_len(&key)?].to_vec();
-        start = after_post(prefix.clone());
-        bound = Bound::Included(start);
-        first.insert(prefix);
-    }
-    Ok(first)
+    let post =
+        |prefix: &Slice| text_of(prefix).map_err(StorageError::row(|| format!("the row {}", prefix.escape_ascii())));
+    found.iter().take(limit).map(post).collect()
 }
 
 /// See [`crate::store::Store::membership`].
 pub(super) fn stored_like(engine: &Engine, post: &str, user: &str) -> Result<Option<Like>, StorageError> {
-    let key = member_key(post, user);
-    let hash = engine.hasher.hash(&key);
-    let like = |value: &[u8]| -> Result<Option<Like>, StorageError> {
-        let stored = membership(value)?;
-        Ok(Some(Like::new(post, user, stored.event_id, stored.liked, stored.order)))
-    };
-    let (view, active) = view(engine, |active| active.members.get(hash, &key).map(<[u8]>::to_vec));
-    if let Some(value) = &active {
-        return like(value);
-    }
-    if let Some(value) = view.sealed.as_ref().and_then(|sealed| sealed.members.get(hash, &key)) {
-        return like(value);
-    }
-    match view.snapshot.get(&engine.members, &key)? {
-        Some(value) => like(&value),
-        None => Ok(None),
-    }
+    let Some(value) = get(engine, Tree::Rows, &member_key(post, user))? else { return Ok(None) };
+    let (stored, _) = read_membership(&value).map_err(StorageError::row(|| member_name(post, user)))?;
+    Ok(Some(Like::new(post, user, stored.event_id, stored.liked, stored.order)))
 }
 
 /// See [`crate::store::Counts::quarantined`].
@@ -219,28 +239,35 @@ pub(super) fn quarantined(
     after: Option<&str>,
     size: PageSize,
 ) -> Result<QuarantinePage, StorageError> {
-    let consumer = post_prefix(&engine.config.consumer);
-    let end = Bound::Excluded(after_post(consumer.clone()));
-    let start = match after {
+    let consumer = poison::prefix(&engine.config.consumer);
+    let from = match after {
         Some(after) => Bound::Excluded([consumer.as_slice(), after.as_bytes()].concat()),
         None => Bound::Included(consumer.clone()),
     };
-    let (mut page, mut bytes) = (QuarantinePage::default(), 0);
-    for row in engine.db.snapshot().range(&engine.quarantine, (start, end)) {
-        if page.entries.len() >= size.entries || bytes >= size.bytes {
-            page.next = page.entries.last().map(|entry| entry.id.clone());
+    let to = Bound::Excluded(after_prefix(consumer.clone()));
+    let (mut page, mut bytes, mut last) = (QuarantinePage::default(), 0, None);
+    for row in rows_between(engine, Tree::Quarantine, from, to) {
+        let (key, value) = row?;
+        if page.entries.len() + page.unreadable.len() >= size.entries || bytes >= size.bytes {
+            page.next = last;
             break;
         }
-        let (key, value) = row.into_inner()?;
-        let entry = poison::read(key.get(consumer.len()..).unwrap_or_default(), &value)?;
-        bytes += entry.bytes();
-        page.entries.push(entry);
+        let id = key.get(consumer.len()..).unwrap_or_default();
+        match poison::read(id, &value) {
+            Ok(entry) => {
+                bytes += entry.bytes();
+                page.entries.push(entry);
+            }
+            Err(fault) => page.unreadable.push((String::from_utf8_lossy(id).into_owned(), stored_fault(&fault))),
+        }
+        last = Some(String::from_utf8_lossy(id).into_owned());
     }
     Ok(page)
 }
 
 /// See [`crate::store::Store::find_quarantined`].
 pub(super) fn find_quarantined(engine: &Engine, id: &str) -> Result<Option<Quarantined>, StorageError> {
-    let row = engine.quarantine.get(poison::key(&engine.config.consumer, id))?;
-    Ok(row.map(|row| poison::read(id.as_bytes(), &row)).transpose()?)
+    let row = get(engine, Tree::Quarantine, &poison::key(&engine.config.consumer, id))?;
+    let name = StorageError::row(|| format!("the quarantined delivery {id}"));
+    row.map(|row| poison::read(id.as_bytes(), &row)).transpose().map_err(name)
 }
