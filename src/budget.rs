@@ -111,6 +111,11 @@ impl Budget {
         self.bytes.fetch_update(Ordering::AcqRel, Ordering::Acquire, grant).is_ok()
     }
 
+    /// Counts `bytes` that are there already, room or not.
+    pub fn force_bytes(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes, Ordering::AcqRel);
+    }
+
     /// Gives back what was taken.
     pub fn give_bytes(&self, bytes: usize) -> MadeRoom {
         let for_bytes = self.falls_below(self.bytes.fetch_sub(bytes, Ordering::AcqRel), bytes);

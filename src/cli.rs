@@ -12,7 +12,8 @@ mod embedded;
 mod engine;
 mod load;
 pub(crate) mod log;
-mod output;
+pub(crate) mod output;
+mod plain;
 mod quarantine;
 mod replay;
 mod run;
@@ -22,7 +23,7 @@ mod verify;
 
 use clap::{Args, Parser, Subcommand};
 use hotcount::adapter_url;
-use hotcount::store::{self, Counts, Repair, Store};
+use hotcount::store::{self, Access, Counts, Repair, Store};
 use std::process::ExitCode;
 use std::sync::Arc;
 use url::Url;
@@ -117,7 +118,7 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
             let shown = adapter_url::shown(url);
             if shown == url { text } else { text.replace(url, &shown) }
         });
-        eprint!("{text}");
+        output::complain(text.trim_end());
         return Exit::CannotWork.into();
     }
     match error.print() {
@@ -175,26 +176,27 @@ pub(crate) struct StoreArgs {
 }
 
 impl StoreArgs {
-    fn options(&self) -> store::Options {
-        store::Options { consumer: self.consumer.clone(), ..store::Options::default() }
+    fn options(&self, access: Access) -> store::Options {
+        store::Options { consumer: self.consumer.clone(), access }
     }
 
+    /// For writing; made where it is missing.
     pub(crate) async fn connect(&self) -> anyhow::Result<Arc<dyn Store>> {
-        Ok(store::connect(self.store.typed(), &self.options()).await?)
+        Ok(store::connect(self.store.typed(), &self.options(Access::Create)).await?)
     }
 
-    pub(crate) async fn connect_repair(&self) -> anyhow::Result<Arc<dyn Repair>> {
-        Ok(store::connect_repair(self.store.typed(), &self.options()).await?)
+    /// For changing what is there: a store that is missing is an error, not an empty one.
+    pub(crate) async fn connect_existing(&self) -> anyhow::Result<Arc<dyn Store>> {
+        Ok(store::connect(self.store.typed(), &self.options(Access::Change)).await?)
     }
 
-    /// For reading, with this access.
-    #[cfg(feature = "embedded")]
-    pub(crate) async fn connect_counts_for(&self, access: store::Access) -> anyhow::Result<Arc<dyn Counts>> {
-        let options = store::Options { access, ..self.options() };
-        Ok(store::connect_counts(self.store.typed(), &options).await?)
+    /// For reading, and for repairing with [`Access::Change`]. What is missing is not made.
+    pub(crate) async fn connect_repair(&self, access: Access) -> anyhow::Result<Arc<dyn Repair>> {
+        Ok(store::connect_repair(self.store.typed(), &self.options(access)).await?)
     }
 
+    /// For reading alone: no byte is changed.
     pub(crate) async fn connect_counts(&self) -> anyhow::Result<Arc<dyn Counts>> {
-        Ok(store::connect_counts(self.store.typed(), &self.options()).await?)
+        Ok(store::connect_counts(self.store.typed(), &self.options(Access::Read)).await?)
     }
 }

@@ -7,7 +7,7 @@ mod decode;
 mod envelope;
 mod wire;
 
-pub use decode::{decode, decode_with};
+pub use decode::{check_post, decode, decode_with};
 pub use envelope::{Outside, attributes_of_headers, outside};
 
 use std::cell::RefCell;

@@ -12,30 +12,30 @@
 //! | `POST /v1/counts/{post}/repair`, a [`RepairOrder`] | 204 corrected · 409 somebody else repaired first: read again |
 //!
 //! A post in a path is percent-encoded. An unknown post counts 0. A page of posts with fewer than `limit` is the last; one of
-//! the quarantine says where the next begins, and which entries cannot be read. A failure of the store answers 503, a request
-//! that is not understood 400, and 500 says that something stored for this post or entry cannot be read, all with a [`Problem`].
+//! the quarantine says where the next begins, and which entries cannot be read. A failure of the store, and no room for a
+//! page, answer 503, a request that is not understood 400, and 500 says that something stored for this post or entry cannot
+//! be read, all with a [`Problem`].
+//!
+//! What a page holds counts in the worker's budget until it is sent, and all pages together have a quarter of it, so that
+//! whoever reads pages slowly does not keep likes out.
 //!
 //! Nobody is asked who they are here, so nothing here can do harm: a repair takes the version from the request and the
 //! counts from the store, and can only make shards equal to members. Deleting poison is not among the routes.
 
 mod backup;
+mod page;
 mod problem;
 mod quarantine;
+mod routes;
 
 pub use backup::BACKUP_PATH;
 pub use problem::{Fault, Problem, UnreadableDocument};
 pub use quarantine::{Attribute, NotUnderstood, QuarantineEntry, QuarantinePage, UnreadableEntry};
+pub use routes::{routes, unknown_path, wrong_method};
 
-use crate::store::{Depth, Examined, Listing, PageSize, Repair, Repaired, StoreError, Tally};
-use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
-use axum::extract::{Path, Query, State};
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
-use axum::routing::get;
-use axum::{Json, Router};
+use crate::store::{Examined, Listing, Tally};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
-use std::sync::Arc;
 use std::time::SystemTime;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -45,6 +45,10 @@ pub const MAX_POSTS: usize = 1_000;
 
 /// The most quarantined deliveries on one page. Their payloads may be megabytes.
 pub const MAX_QUARANTINED: usize = 25;
+
+/// The bytes of payloads and attributes after which a page of the quarantine ends, so that it has less than this and one
+/// more entry.
+pub const MAX_QUARANTINED_BYTES: usize = 4 << 20;
 
 /// The counts of one post.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -148,47 +152,6 @@ pub fn repair_path(post: &str) -> String {
     count_path(post) + "/repair"
 }
 
-/// The routes in this file's table, answered by `store`.
-pub fn routes(store: Arc<dyn Repair>) -> Router {
-    let copies = backup::routes(Arc::clone(&store));
-    Router::new()
-        .route("/v1/counts/{post}", get(count))
-        .route("/v1/counts/{post}/repair", get(examine).post(repair))
-        .route("/v1/posts", get(posts))
-        .route("/v1/quarantine", get(quarantined))
-        .with_state(store)
-        .merge(copies)
-}
-
-#[derive(Deserialize)]
-struct CountQuery {
-    #[serde(default)]
-    verify: bool,
-}
-
-#[derive(Deserialize)]
-struct PostsQuery {
-    #[serde(default)]
-    listing: ListingName,
-    after: Option<String>,
-    limit: Option<usize>,
-}
-
-#[derive(Deserialize)]
-struct QuarantineQuery {
-    after: Option<String>,
-    limit: Option<usize>,
-    bytes: Option<usize>,
-}
-
-#[derive(Clone, Copy, Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum ListingName {
-    #[default]
-    Shards,
-    Members,
-}
-
 /// The name of a listing in a query.
 #[must_use]
 pub fn listing_name(listing: Listing) -> &'static str {
@@ -196,111 +159,4 @@ pub fn listing_name(listing: Listing) -> &'static str {
         Listing::Shards => "shards",
         Listing::Members => "members",
     }
-}
-
-/// A request that is not answered.
-struct Refusal(StatusCode, Problem);
-
-impl Refusal {
-    fn new(status: StatusCode, sentence: impl Into<String>) -> Self {
-        Self(status, Problem::new(sentence.into()))
-    }
-}
-
-impl IntoResponse for Refusal {
-    fn into_response(self) -> Response {
-        (self.0, Json(self.1)).into_response()
-    }
-}
-
-impl From<StoreError> for Refusal {
-    fn from(error: StoreError) -> Self {
-        let problem = Problem::from(error);
-        // Asking again helps only after somebody has mended what is stored.
-        let mend = !problem.unreadable.is_empty();
-        Self(if mend { StatusCode::INTERNAL_SERVER_ERROR } else { StatusCode::SERVICE_UNAVAILABLE }, problem)
-    }
-}
-
-impl From<PathRejection> for Refusal {
-    fn from(rejection: PathRejection) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, rejection.body_text())
-    }
-}
-
-impl From<QueryRejection> for Refusal {
-    fn from(rejection: QueryRejection) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, rejection.body_text())
-    }
-}
-
-impl From<JsonRejection> for Refusal {
-    fn from(rejection: JsonRejection) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, rejection.body_text())
-    }
-}
-
-/// How many entries a page may have: as asked, or as many as there may be.
-fn limit(asked: Option<usize>, most: usize) -> Result<usize, Refusal> {
-    match asked {
-        None => Ok(most),
-        Some(limit) if (1..=most).contains(&limit) => Ok(limit),
-        Some(_) => Err(Refusal::new(StatusCode::BAD_REQUEST, format!("limit is a number from 1 to {most}"))),
-    }
-}
-
-async fn count(
-    State(store): State<Arc<dyn Repair>>,
-    post: Result<Path<String>, PathRejection>,
-    query: Result<Query<CountQuery>, QueryRejection>,
-) -> Result<Json<PostCount>, Refusal> {
-    let (Path(post), Query(query)) = (post?, query?);
-    let depth = if query.verify { Depth::ShardsAndMembers } else { Depth::Shards };
-    let tally = store.tally(&post, depth).await?;
-    Ok(Json(PostCount::new(post, tally)))
-}
-
-async fn examine(
-    State(store): State<Arc<dyn Repair>>,
-    post: Result<Path<String>, PathRejection>,
-) -> Result<Json<PostState>, Refusal> {
-    let Path(post) = post?;
-    let seen = store.examine(&post).await?;
-    Ok(Json(PostState::new(post, seen)))
-}
-
-async fn repair(
-    State(store): State<Arc<dyn Repair>>,
-    post: Result<Path<String>, PathRejection>,
-    order: Result<Json<RepairOrder>, JsonRejection>,
-) -> Result<StatusCode, Refusal> {
-    let (Path(post), Json(order)) = (post?, order?);
-    let seen = store.examine(&post).await?;
-    if seen.version == order.version && store.repair(&post, &seen).await? == Repaired::Done {
-        return Ok(StatusCode::NO_CONTENT);
-    }
-    Err(Refusal::new(StatusCode::CONFLICT, "somebody else repaired this post first: read it again"))
-}
-
-async fn posts(
-    State(store): State<Arc<dyn Repair>>,
-    query: Result<Query<PostsQuery>, QueryRejection>,
-) -> Result<Json<PostPage>, Refusal> {
-    let Query(query) = query?;
-    let listing = match query.listing {
-        ListingName::Shards => Listing::Shards,
-        ListingName::Members => Listing::Members,
-    };
-    let posts = store.posts(listing, query.after.as_deref(), limit(query.limit, MAX_POSTS)?).await?;
-    Ok(Json(PostPage { posts }))
-}
-
-async fn quarantined(
-    State(store): State<Arc<dyn Repair>>,
-    query: Result<Query<QuarantineQuery>, QueryRejection>,
-) -> Result<Json<QuarantinePage>, Refusal> {
-    let Query(query) = query?;
-    let most = PageSize::entries(limit(query.limit, MAX_QUARANTINED)?);
-    let size = PageSize { bytes: query.bytes.unwrap_or(most.bytes).clamp(1, most.bytes), ..most };
-    Ok(Json(store.quarantined(query.after.as_deref(), size).await?.into()))
 }

@@ -63,7 +63,7 @@ impl Held {
 
     /// Waits until there is room, and takes `bytes` that are no delivery.
     pub async fn take(self: &Arc<Self>, bytes: usize) -> HeldBytes {
-        let mut taken = HeldBytes { held: Arc::clone(self), bytes: 0 };
+        let mut taken = HeldBytes::none(self);
         taken.grow(bytes).await;
         taken
     }
@@ -138,6 +138,12 @@ pub struct HeldBytes {
 }
 
 impl HeldBytes {
+    /// None yet.
+    #[must_use]
+    pub fn none(held: &Arc<Held>) -> Self {
+        Self { held: Arc::clone(held), bytes: 0 }
+    }
+
     /// How many.
     #[must_use]
     pub fn bytes(&self) -> usize {
@@ -155,12 +161,13 @@ impl HeldBytes {
         self.held.wake(false, waited && self.held.budget.has_bytes());
     }
 
-    /// Gives back what is more than `bytes`.
-    pub fn shrink_to(&mut self, bytes: usize) {
-        let less = self.bytes.saturating_sub(bytes);
-        if less > 0 {
-            self.bytes = bytes;
-            let made = self.held.budget.give_bytes(less);
+    /// Gives back what is more than `bytes`, or counts what is less: that is there already, whether there is room or not.
+    pub fn set(&mut self, bytes: usize) {
+        let before = std::mem::replace(&mut self.bytes, bytes);
+        if bytes > before {
+            self.held.budget.force_bytes(bytes - before);
+        } else if bytes < before {
+            let made = self.held.budget.give_bytes(before - bytes);
             self.held.wake(made.for_deliveries, made.for_bytes);
         }
     }
@@ -168,7 +175,7 @@ impl HeldBytes {
 
 impl Drop for HeldBytes {
     fn drop(&mut self) {
-        self.shrink_to(0);
+        self.set(0);
     }
 }
 

@@ -23,6 +23,7 @@
 //! | [`flush`], [`quarantine`] | a batch on its way to being durable; where poison is kept |
 //! | [`pipeline`] | the engine: tasks and the order of shutdown |
 //! | [`readmit`] | quarantined deliveries, once more through the pipeline |
+//! | [`server`] | the HTTP server of a worker: who is let in, who is closed, and when |
 //! | [`load`] | streams of likes whose outcome is known from a seed |
 //! | [`model`] | Firestore's contention under a clock that can be paused, and what hotcount is compared with |
 //! | [`reader`] | derived counts, and the drift between shards and members |
@@ -54,6 +55,8 @@ pub mod reader;
 pub mod readmit;
 pub mod receipt;
 pub mod repair;
+#[cfg(feature = "http")]
+pub mod server;
 pub mod settled;
 pub mod shard;
 pub mod source;

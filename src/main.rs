@@ -3,7 +3,6 @@
 mod cli;
 
 use clap::Parser;
-use hotcount::adapter_url::without_passwords;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -15,7 +14,7 @@ fn main() -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("error: no runtime: {error}");
+            cli::output::complain(&format!("error: no runtime: {error}"));
             return cli::Exit::CannotWork.into();
         }
     };
@@ -25,7 +24,7 @@ fn main() -> ExitCode {
     match ended {
         Ok(exit) => exit.into(),
         Err(error) => {
-            eprintln!("error: {}", without_passwords(&format!("{error:#}")));
+            cli::output::complain(&format!("error: {error:#}"));
             cli::Exit::CannotWork.into()
         }
     }

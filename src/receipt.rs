@@ -89,7 +89,7 @@ impl Receipt {
 mod tests {
     use super::*;
     use crate::ack::SettleMany;
-    use crate::budget::Budget;
+    use crate::budget::{Budget, DELIVERY_BYTES};
 
     struct Nobody;
 
@@ -123,5 +123,35 @@ mod tests {
         assert_eq!(first.attributes, [("a".to_owned(), "b".to_owned())]);
         assert_ne!(first.id, quarantined("e30K", 1).id, "another message under an id that somebody made up");
         assert!(first.data.starts_with(b"{\"message\""), "it is kept whole");
+    }
+
+    fn with_attributes(share: Option<Share>) -> Delivery {
+        let meta = Meta {
+            message_id: Some("m".repeat(100)),
+            attributes: vec![("k".repeat(1_000), "v".repeat(20_000)); 5],
+            ..Meta::default()
+        };
+        let ack = Ack::of_many(Arc::new(Nobody), 0);
+        let (payload, received_at) = (vec![0; 10].into(), SystemTime::UNIX_EPOCH);
+        Delivery { payload, received_at, meta: Some(Box::new(meta)), ack, share }
+    }
+
+    #[test]
+    fn attributes_and_the_message_id_count_in_the_budget_until_the_delivery_is_settled() {
+        let held = Held::new(Budget::new(10, 1 << 20));
+        let receipt = Receipt::new(with_attributes(None), &held);
+        let bytes = held.budget().bytes();
+        assert!(bytes >= 10 + 100 + 5 * 21_000 + DELIVERY_BYTES, "{bytes}");
+        receipt.settle(&Settlement::Counted);
+        assert_eq!(held.budget().bytes(), 0);
+    }
+
+    #[test]
+    fn what_its_source_has_taken_is_not_taken_again() {
+        let held = Held::new(Budget::new(10, 1 << 20));
+        let receipt = Receipt::new(with_attributes(Some(Share::new(&held, 7))), &held);
+        assert_eq!((held.budget().deliveries(), held.budget().bytes()), (1, 7 + DELIVERY_BYTES));
+        drop(receipt);
+        assert_eq!((held.budget().deliveries(), held.budget().bytes()), (0, 0));
     }
 }

@@ -165,6 +165,13 @@ pub trait Stream: Send {
     ///
     /// Cancel safe: a call that is dropped before it answers loses no delivery.
     async fn pull(&mut self, max: usize) -> Result<Vec<Delivery>, SourceError>;
+
+    /// What has been received already, up to `max`, without waiting. Asked for at the end of a stream, again and again until
+    /// there is none: giving it back would cost each message a delivery attempt, counting it costs none. A source that
+    /// delivers without an end answers only with what it had received about when it was first asked.
+    fn received(&mut self, _max: usize) -> Vec<Delivery> {
+        Vec::new()
+    }
 }
 
 /// A URL that names no source, or a source that cannot be opened. The text says what to do.

@@ -16,7 +16,7 @@ pub mod remote;
 pub use error::{ErrorClass, LAYOUT, StoreError, StoredFault, Undecidable};
 pub use quarantined::{PageSize, QuarantinePage, Quarantined, hex_of_sha256, quarantine_id};
 
-use crate::adapter_url::{AdapterUrl, UrlError, scheme};
+use crate::adapter_url::{AdapterUrl, UrlError, scheme, shown};
 use crate::batch::{Batch, BatchKey};
 use crate::event::Like;
 use async_trait::async_trait;
@@ -278,13 +278,18 @@ impl From<UrlError> for ConnectError {
 ///
 /// # Errors
 /// When no adapter has the scheme, the URL is not understood, or the store does not open.
-#[cfg_attr(not(any(feature = "embedded", feature = "firestore")), expect(unused_variables, reason = "memory has none"))]
 pub async fn connect(url: &str, options: &Options) -> Result<Arc<dyn Store>, ConnectError> {
     match scheme(url).as_str() {
         #[cfg(feature = "firestore")]
         "firestore" => Ok(Arc::new(firestore::Firestore::connect(url, options).await?)),
         #[cfg(feature = "embedded")]
         "embedded" => embedded::Embedded::connect(url, options).await,
+        "memory" if options.access != Access::Create => Err(ConnectError::Unavailable {
+            url: shown(url),
+            problem: "it is empty in every new process, so there is nothing to read: name the store that a worker writes, or \
+                      http://ADDR of a worker that runs"
+                .to_owned(),
+        }),
         "memory" => Ok(Arc::new(memory::Memory::connect(&AdapterUrl::parse(url)?)?)),
         other => Err(ConnectError::UnknownScheme(other.to_owned(), "")),
     }

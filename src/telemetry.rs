@@ -74,8 +74,14 @@ table! {
     Counter StoreWrites, "hotcount_store_writes_total", "Documents written to Firestore, as it bills them.";
     Counter RefusedCommits, "hotcount_store_refused_commits_total",
         "Commits that Firestore refused because somebody had written one of their documents first.";
+    CounterBy RefusedRequests, "hotcount_http_requests_refused_total", "Requests that were not taken, or not in time, by reason.",
+        "why" in ["form", "encoding", "size", "broken", "slow", "room", "not_durable", "page", "connections"];
+    CounterBy ClosedConnections, "hotcount_http_connections_closed_total",
+        "Connections that the worker closed: there were as many as there may be, no descriptor was left, or the peer took too long.",
+        "why" in ["limit", "descriptors", "head", "body", "answer", "rest"];
+    Gauge HttpConnections, "hotcount_http_connections", "Connections to --http that are open.";
     Gauge HeldDeliveries, "hotcount_held_deliveries", "Deliveries held now, from pull to settling.";
-    Gauge HeldBytes, "hotcount_held_bytes", "Bytes held now, from pull to settling.";
+    Gauge HeldBytes, "hotcount_held_bytes", "Bytes held now: deliveries from pull to settling, bodies that are read, pages that are answered.";
     Gauge Buffered, "hotcount_buffered_likes", "Likes that wait in the buffer for a commit.";
     Gauge Paused, "hotcount_paused", "1 while the store fails as a whole and nothing is pulled.";
     Gauge Findings, "hotcount_findings", "Findings that make the worker not ready; /readyz lists them.";

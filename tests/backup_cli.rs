@@ -22,9 +22,17 @@ fn events(from: u32, to: u32) -> String {
     (from..to).map(event).collect()
 }
 
-fn post(address: &str, body: String) {
-    let client = request::blocking_post(address, body);
-    assert!(client, "the worker took the events");
+/// Sends events as a sender does: what is answered 503 is sent again.
+fn post(address: &str, body: &str) {
+    let mut answer = String::new();
+    for _ in 0..600 {
+        answer = request::blocking_post(address, body);
+        if !answer.starts_with("HTTP/1.1 503") {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    assert!(answer.starts_with("HTTP/1.1 200"), "the worker did not take the events within a minute: {answer}");
 }
 
 /// A request by hand: one client for one test is not worth a dependency.
@@ -32,7 +40,7 @@ mod request {
     use std::io::{Read, Write};
     use std::net::TcpStream;
 
-    pub(super) fn blocking_post(address: &str, body: String) -> bool {
+    pub(super) fn blocking_post(address: &str, body: &str) -> String {
         let host = address.trim_start_matches("http://");
         let mut stream = TcpStream::connect(host).unwrap();
         write!(
@@ -43,7 +51,7 @@ mod request {
         .unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
-        answer.starts_with("HTTP/1.1 200")
+        answer
     }
 }
 
@@ -59,7 +67,7 @@ fn a_running_worker_gives_a_copy_of_its_store_and_restoring_is_opening_it() {
     let worker = Worker::start(&["--store", &store]);
     let http =
         if worker.address.starts_with("http") { worker.address.clone() } else { format!("http://{}", worker.address) };
-    post(&http, events(0, 500));
+    post(&http, &events(0, 500));
     let busy = run(&["backup", "--store", &store, directory.path().join("none").to_str().unwrap()]);
     assert_eq!(busy.status.code(), Some(2));
     assert!(
@@ -75,7 +83,7 @@ fn a_running_worker_gives_a_copy_of_its_store_and_restoring_is_opening_it() {
     let again = run(&["backup", "--store", &http, into.to_str().unwrap()]);
     assert_eq!(again.status.code(), Some(2));
     assert!(stderr(&again).contains("is not empty"), "{}", stderr(&again));
-    post(&http, events(500, 600));
+    post(&http, &events(500, 600));
 
     let copy = format!("embedded:{}", into.display());
     let verified = run(&["count", "p", "--verify", "--store", &copy, "--json"]);
@@ -86,7 +94,7 @@ fn a_running_worker_gives_a_copy_of_its_store_and_restoring_is_opening_it() {
     } else {
         format!("http://{}", restored.address)
     };
-    post(&http, events(400, 700));
+    post(&http, &events(400, 700));
     let counted = summary(&run(&["count", "p", "--verify", "--store", &http, "--json"]));
     assert_eq!((counted["count"].as_i64(), counted["drift"].as_i64()), (Some(700), Some(0)));
 }
@@ -142,4 +150,25 @@ fn a_damaged_store_is_salvaged_and_compacted_by_name() {
     assert!(compacted["after"].as_u64().unwrap() > 0);
     let counted = summary(&run(&["count", "p", "--verify", "--store", &store, "--json"]));
     assert_eq!(counted["count"].as_i64(), Some(300));
+}
+
+#[test]
+fn commands_that_read_or_change_make_no_store_where_there_is_none() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("mistyped");
+    let store = format!("embedded:{}", path.display());
+    let commands: [&[&str]; 6] = [
+        &["count", "p"],
+        &["verify"],
+        &["verify", "--fix", "--yes"],
+        &["quarantine", "list"],
+        &["quarantine", "purge", "--all", "--yes"],
+        &["quarantine", "replay", "--all", "--yes"],
+    ];
+    for command in commands {
+        let output = run(&[command, &["--store", &store]].concat());
+        assert_eq!(output.status.code(), Some(2), "{command:?}: {}", stdout(&output));
+        assert!(stderr(&output).contains("there is no store"), "{command:?}: {}", stderr(&output));
+        assert!(!path.exists(), "{command:?} made something");
+    }
 }

@@ -100,7 +100,7 @@ fn what_cannot_be_is_refused_with_a_sentence() {
         (&["load", "--to", "-", "--rate", "0"], "--rate 0 cannot be"),
         (&["load", "--to", "-", "--for-s", "5"], "--rate"),
         (&["load", "--to", "gopher://x"], "use pubsub://PROJECT/TOPIC"),
-        (&["load", "check", "--expect", "/dev/null", "--store", "memory:"], "names no post"),
+        (&["load", "check", "--expect", "/dev/null", "--store", "http://127.0.0.1:1"], "names no post"),
     ] {
         let refused = run(args);
         assert_eq!(refused.status.code(), Some(2), "{args:?}: {refused:?}");

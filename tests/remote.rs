@@ -19,7 +19,8 @@ use tokio::net::TcpListener;
 async fn what_is_not_understood_is_refused_with_a_sentence() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let base = format!("http://{}", listener.local_addr().expect("an address"));
-    let server = tokio::spawn(async move { axum::serve(listener, face::routes(Arc::new(Memory::default()))).await });
+    let routes = face::routes(Arc::new(Memory::default()), &hotcount::pipeline::Config::default().held());
+    let server = tokio::spawn(async move { axum::serve(listener, routes).await });
     for (path, sentence) in [
         ("/v1/posts?limit=0", "limit is a number from 1 to 1000"),
         ("/v1/posts?limit=1001", "limit is a number from 1 to 1000"),

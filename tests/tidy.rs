@@ -26,7 +26,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("framing", &[]),
     ("inflate", &[]),
     ("source", &["ack", "adapter_url", "held"]),
-    ("source/http", &["ack", "adapter_url", "event", "framing", "held", "inflate", "source"]),
+    ("source/http", &["ack", "adapter_url", "event", "framing", "held", "inflate", "source", "telemetry"]),
     ("source/jsonl", &["ack", "framing", "inflate", "source"]),
     ("source/memory", &["ack", "source"]),
     ("source/pubsub", &["ack", "adapter_url", "backoff", "source"]),
@@ -37,7 +37,8 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("store/firestore", &["adapter_url", "batch", "event", "membership", "store", "telemetry"]),
     ("store/memory", &["adapter_url", "batch", "event", "membership", "store"]),
     ("store/remote", &["adapter_url", "face", "store"]),
-    ("face", &["store"]),
+    ("face", &["event", "held", "store", "telemetry"]),
+    ("server", &["telemetry"]),
     ("reader", &["store"]),
     ("patience", &["backoff", "store"]),
     ("repair", &["patience", "store"]),
@@ -204,12 +205,13 @@ fn the_buffer_shares_nothing_between_threads_but_what_the_model_checker_sees() {
 }
 
 #[test]
-fn only_the_pipeline_spawns_tasks() {
+fn only_the_pipeline_and_the_server_spawn_tasks() {
     for path in rust_files(&root().join("src")) {
         let code = code_of(&path);
         // The embedded store owns two threads, and awaits the blocking calls that it hands to the runtime.
         let spawns = code.contains("tokio::spawn") || code.contains("JoinSet") || code.contains("spawn_local");
-        assert!(!spawns || module_of(&path) == "pipeline", "{} spawns", path.display());
+        let may = ["pipeline", "server"].contains(&module_of(&path).as_str());
+        assert!(!spawns || may, "{} spawns", path.display());
         let threads = code.contains("thread::Builder") || code.contains("spawn_blocking");
         assert!(!threads || module_of(&path) == "store/embedded", "{} starts threads", path.display());
     }
@@ -220,7 +222,7 @@ fn only_the_pipeline_spawns_tasks() {
 fn the_engine_leaves_nothing_to_chance_but_its_seed() {
     for path in rust_files(&root().join("src")) {
         let module = module_of(&path);
-        if ["cli", "face", "load", "main", "source/http", "source/pubsub"].contains(&module.as_str()) {
+        if ["cli", "face", "load", "main", "server", "source/http", "source/pubsub"].contains(&module.as_str()) {
             continue;
         }
         let code = code_of(&path);
@@ -229,6 +231,20 @@ fn the_engine_leaves_nothing_to_chance_but_its_seed() {
         }
         for forbidden in ["sync::watch", "watch::channel", "RandomState::new", "rand::rng()", "random_seed"] {
             assert!(!code.contains(forbidden), "{} has {forbidden}", path.display());
+        }
+    }
+}
+
+/// Text of strangers reaches a terminal through the one place that escapes it.
+#[test]
+fn the_command_line_writes_in_one_place() {
+    for path in rust_files(&root().join("src")) {
+        let code = code_of(&path);
+        let here = ["src/cli/output.rs", "src/cli/plain.rs"].iter().any(|own| path.ends_with(own));
+        let cli = ["cli", "main"].contains(&module_of(&path).as_str());
+        for forbidden in ["println!", "eprint!", "io::stdout()"] {
+            let allowed = here || forbidden == "io::stdout()" && !cli;
+            assert!(allowed || !code.contains(forbidden), "{} has {forbidden}", path.display());
         }
     }
 }

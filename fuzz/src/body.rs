@@ -4,6 +4,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode};
 use hotcount::ack::Settlement;
 use hotcount::event::Poison;
+use hotcount::framing::{Framer, Framing, Refusal};
 use hotcount::pipeline::Config;
 use hotcount::source::Source;
 use hotcount::source::http::Http;
@@ -12,37 +13,24 @@ use std::time::Duration;
 use tower::ServiceExt;
 
 /// What a sender may say that it sends: one event, many, or nothing that helps.
-const KINDS: [(&str, Says); 6] = [
-    ("application/json", Says::One),
-    ("application/x-ndjson", Says::Many),
-    ("application/jsonl; charset=utf-8", Says::Many),
-    ("text/plain", Says::Nothing),
-    ("", Says::Nothing),
-    ("application/x-www-form-urlencoded", Says::Nothing),
+const KINDS: [&str; 7] = [
+    "application/json",
+    "application/x-ndjson",
+    "application/jsonl; charset=utf-8",
+    "application/json-seq",
+    "text/plain",
+    "",
+    "application/x-www-form-urlencoded",
 ];
 
-#[derive(Clone, Copy, PartialEq)]
-enum Says {
-    One,
-    Many,
-    Nothing,
-}
+/// Poison that an answer lists.
+const MAX_LISTED: usize = 100;
 
 /// The first byte chooses a content type, the second the fates of the events, and the rest is the body.
 pub fn body(data: &[u8]) {
     let [kind, fates, text @ ..] = data else { return };
-    let (kind, says) = KINDS[usize::from(*kind) % KINDS.len()];
-    let lines: Vec<(usize, &[u8])> = (1..)
-        .zip(text.split(|byte| *byte == b'\n'))
-        .filter(|(_, line)| !line.iter().all(u8::is_ascii_whitespace))
-        .collect();
-    let one_value = serde_json::from_slice::<serde::de::IgnoredAny>(text).is_ok();
-    let many = says == Says::Many || says == Says::Nothing && !one_value && lines.len() > 1;
-    let expected = match lines.len() {
-        0 => vec![],
-        _ if many => lines,
-        _ => vec![(1, text)],
-    };
+    let kind = KINDS[usize::from(*kind) % KINDS.len()];
+    let (expected, refusal, many) = cut(kind, text);
     let fate = |at: usize| match fates.rotate_left((at % 8) as u32) & 7 {
         0 => Fate::Dropped,
         1 | 2 => Fate::Poison,
@@ -50,7 +38,15 @@ pub fn body(data: &[u8]) {
     };
 
     let (status, answer, delivered) = ask(kind, text, fate);
-    assert!(delivered.iter().map(Vec::as_slice).eq(expected.iter().map(|(_, line)| *line)), "other events");
+    if let Some(refusal) = refusal {
+        let wanted = match refusal {
+            Refusal::Several => StatusCode::BAD_REQUEST,
+            _ => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        };
+        assert_eq!((status, delivered.len()), (wanted, 0), "nothing is kept");
+        return;
+    }
+    assert!(delivered.iter().eq(expected.iter().map(|(_, event)| event)), "other events");
     let dropped = (0..expected.len()).any(|at| fate(at) == Fate::Dropped);
     let poison: Vec<usize> = (0..expected.len()).filter(|at| fate(*at) == Fate::Poison).collect();
     if expected.is_empty() {
@@ -58,13 +54,28 @@ pub fn body(data: &[u8]) {
     } else if dropped {
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
     } else if many {
-        let reason = refusal().to_string();
-        let listed: Vec<Value> = poison.iter().map(|at| json!({"line": expected[*at].0, "reason": reason})).collect();
-        assert_eq!((status, answer), (StatusCode::OK, json!({"received": expected.len(), "poison": listed})));
+        let reason = refused().to_string();
+        let line = |at: &usize| json!({"line": expected[*at].0, "reason": reason});
+        let listed: Vec<Value> = poison.iter().take(MAX_LISTED).map(line).collect();
+        let wanted = json!({"received": expected.len(), "poison": listed, "poison_total": poison.len()});
+        assert_eq!((status, answer), (StatusCode::OK, wanted));
     } else {
         let wanted = if poison.is_empty() { StatusCode::NO_CONTENT } else { StatusCode::BAD_REQUEST };
         assert_eq!(status, wanted);
     }
+}
+
+/// Events by line.
+type Events = Vec<(u32, Vec<u8>)>;
+
+/// The events of a text by line, why it has none, and whether it is many; with all of it there at once.
+fn cut(kind: &str, text: &[u8]) -> (Events, Option<Refusal>, bool) {
+    let mut framer = Framer::new(Framing::of(kind), 16 << 20);
+    framer.push(text);
+    framer.finish();
+    let records = std::iter::from_fn(|| framer.next_record()).map(|record| (record.line, record.payload.to_vec()));
+    let records = records.collect();
+    (records, framer.refusal(), framer.many())
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -74,7 +85,7 @@ enum Fate {
     Dropped,
 }
 
-fn refusal() -> Poison {
+fn refused() -> Poison {
     Poison::refused_by_store("too large")
 }
 
@@ -95,7 +106,7 @@ fn ask(kind: &str, text: &[u8], fate: impl Fn(usize) -> Fate) -> (StatusCode, Va
                     for delivery in deliveries.expect("a queue can be read") {
                         match fate(delivered.len()) {
                             Fate::Counted => drop(delivery.ack.settle(&Settlement::Counted)),
-                            Fate::Poison => drop(delivery.ack.settle(&Settlement::Quarantined(refusal()))),
+                            Fate::Poison => drop(delivery.ack.settle(&Settlement::Quarantined(refused()))),
                             Fate::Dropped => drop(delivery.ack),
                         }
                         delivered.push(delivery.payload.to_vec());

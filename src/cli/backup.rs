@@ -3,8 +3,8 @@
 use super::output::line;
 use super::{Exit, StoreArgs};
 use clap::Args;
+use hotcount::store::Counts;
 use hotcount::store::embedded::{self, Copied};
-use hotcount::store::{Access, Counts};
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use serde_json::json;
 use std::path::PathBuf;
@@ -37,7 +37,7 @@ pub(crate) struct Backup {
 
 impl Backup {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
-        let store = self.store.connect_counts_for(Access::Read).await?;
+        let store = self.store.connect_counts().await?;
         let copied = copy(&*store, &self.directory).await?;
         let Copied { members, quarantined, bytes } = copied;
         line(&if self.json {

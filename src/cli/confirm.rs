@@ -77,7 +77,7 @@ impl Consent {
 
 /// Whatever is not a yes is a no, the end of the input too.
 fn ask(question: &str, choice: &str, input: &mut impl BufRead, output: &mut impl Write) -> io::Result<Answer> {
-    write!(output, "{question} {choice} ")?;
+    write!(output, "{} {choice} ", super::plain::plain(question))?;
     output.flush()?;
     let mut line = String::new();
     input.read_line(&mut line)?;

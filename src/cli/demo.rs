@@ -86,7 +86,7 @@ impl Demo {
             never = super::run::cancel_on_signal(&stop) => match never {},
         };
         let Some(proof) = proof else {
-            eprintln!("interrupted; the worker has ended, and {}", place.end(false));
+            crate::cli::output::complain(&format!("interrupted; the worker has ended, and {}", place.end(false)));
             return Ok(Exit::LeftToRedelivery);
         };
         let text = if self.json { proof.json()? } else { proof.text() };
@@ -94,7 +94,7 @@ impl Demo {
             line(&text)?;
         }
         let exact = proof.findings().is_empty();
-        eprintln!("{}", place.end(!exact));
+        crate::cli::output::complain(&place.end(!exact));
         Ok(if exact { Exit::Done } else { Exit::Finding })
     }
 

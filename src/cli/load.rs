@@ -135,7 +135,7 @@ impl Load {
             Report { target: target.name(), plan: &plan, ended: &ended, watch: &watch, took: started.elapsed() };
         let text = if self.json { report.json() } else { report.text() };
         if url == "-" {
-            eprintln!("{text}");
+            crate::cli::output::complain(&text);
         } else {
             line(&text)?;
         }

@@ -1,5 +1,6 @@
 //! Logs go to standard error, so that standard output stays for results.
 
+use super::plain::PlainStderr;
 use clap::ValueEnum;
 use std::io::IsTerminal;
 use tracing_subscriber::EnvFilter;
@@ -17,9 +18,12 @@ pub(crate) enum Format {
 pub(crate) fn start(filter: &str, format: Format) {
     let quiet = "h2=warn,hyper=warn,reqwest=warn,tonic=warn,tower=warn,gcloud_sdk=warn,firestore=warn,lsm_tree=error";
     let filter = EnvFilter::builder().parse_lossy(format!("{quiet},{filter}"));
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let lines = tracing_subscriber::fmt().with_env_filter(filter);
     match format {
-        Format::Text => lines.with_target(false).with_ansi(std::io::stderr().is_terminal()).init(),
-        Format::Json => lines.json().flatten_event(true).init(),
+        Format::Text => {
+            let coloured = std::io::stderr().is_terminal();
+            lines.with_target(false).with_ansi(coloured).with_writer(move || PlainStderr { coloured }).init();
+        }
+        Format::Json => lines.with_writer(std::io::stderr).json().flatten_event(true).init(),
     }
 }

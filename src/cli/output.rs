@@ -1,5 +1,7 @@
 //! Results on standard output: columns for people, one JSON object a line for scripts.
 
+use super::plain::{plain, plain_lines};
+use hotcount::adapter_url::without_passwords;
 use hotcount::face::{PostCount, Problem};
 use hotcount::store::{ErrorClass, StoreError, Tally};
 use serde::Serialize;
@@ -7,10 +9,19 @@ use std::io::{self, Write};
 
 /// One line. A reader that went away (`| head`) ends the program quietly.
 pub(crate) fn line(text: &str) -> io::Result<()> {
+    // JSON stays as it is; no row for people is a whole JSON object.
+    let json = text.starts_with('{') && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
+    let text = if json { text.into() } else { plain_lines(text) };
     match writeln!(io::stdout(), "{text}") {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
         other => other,
     }
+}
+
+/// One line about what happens, or an error, on standard error. Nothing else writes there but logs and questions.
+pub(crate) fn complain(text: &str) {
+    // There is nobody left to tell when standard error is gone.
+    let _ = writeln!(io::stderr(), "{}", plain_lines(&without_passwords(text)));
 }
 
 /// Characters of a payload that a row shows.
@@ -20,7 +31,8 @@ const SHOWN: usize = 80;
 pub(crate) fn beginning(payload: &[u8]) -> String {
     // Enough bytes for so many characters of any length.
     let payload = &payload[..payload.len().min(4 * SHOWN)];
-    String::from_utf8_lossy(payload).chars().take(SHOWN).flat_map(char::escape_debug).collect()
+    let shown: String = String::from_utf8_lossy(payload).chars().take(SHOWN).collect();
+    plain(&shown).into_owned()
 }
 
 /// The counts of a post, in either form.
@@ -37,7 +49,7 @@ impl Row<'_> {
 
     pub(crate) fn text(&self) -> String {
         let Tally { count, shards, members } = self.tally;
-        let mut text = format!("{:<32} {count:>12} {shards:>6}", self.post);
+        let mut text = format!("{:<32} {count:>12} {shards:>6}", plain(self.post));
         if let (Some(members), Some(drift)) = (members, self.tally.drift()) {
             text += &format!(" {members:>12} {drift:>8}");
         }

@@ -5,6 +5,7 @@ mod replay;
 mod selection;
 
 use super::output::{beginning, line};
+use super::plain::plain;
 use super::{Exit, StoreArgs};
 use clap::{Args, Subcommand};
 use hotcount::face::{QuarantineEntry, UnreadableEntry};
@@ -74,7 +75,7 @@ impl List {
         }
         if !self.json {
             let those = if unreadable > 0 { format!(", {unreadable} of them cannot be read") } else { String::new() };
-            eprintln!("{entries} entries{those}");
+            crate::cli::output::complain(&format!("{entries} entries{those}"));
         }
         Ok(if unreadable == 0 { Exit::Done } else { Exit::Finding })
     }
@@ -83,12 +84,12 @@ impl List {
 /// An entry for people, in two lines.
 fn text(entry: &Quarantined) -> String {
     let shown = beginning(&entry.data);
-    let message = entry.message_id.as_deref().unwrap_or("-");
+    let message = plain(entry.message_id.as_deref().unwrap_or("-"));
     format!(
         "{}  {}\n  {} · message {message} · {} bytes · {shown}",
         entry.id,
-        entry.reason,
-        entry.source,
+        plain(&entry.reason),
+        plain(&entry.source),
         entry.data.len()
     )
 }
@@ -107,5 +108,5 @@ async fn connect(args: &StoreArgs) -> anyhow::Result<Arc<dyn Store>> {
             args.store
         );
     }
-    args.connect().await
+    args.connect_existing().await
 }

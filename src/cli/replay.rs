@@ -113,7 +113,7 @@ impl Replay {
             return Ok(Exit::Done);
         }
         if applied + folded + duplicates + stale == 0 {
-            eprintln!("{}", self.nothing_counted(received, source.commonest_refusal()));
+            crate::cli::output::complain(&self.nothing_counted(received, source.commonest_refusal()));
             return Ok(Exit::Finding);
         }
         Ok(Exit::Done)

@@ -9,8 +9,10 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::get;
 use clap::Args;
+use hotcount::held::Held;
 use hotcount::pipeline::{self, EngineError};
 use hotcount::progress::Progress;
+use hotcount::server::{Limits, Server, connections_beside_the_store};
 use hotcount::source;
 use hotcount::{face, telemetry};
 use serde_json::json;
@@ -36,6 +38,10 @@ pub(crate) struct Run {
     /// Where health, metrics and counts are served, and events taken when the source is http:
     #[arg(long, env = "HOTCOUNT_HTTP", default_value = "127.0.0.1:8080", value_name = "ADDR")]
     http: SocketAddr,
+    /// Connections to --http at once, at most; fewer where the limit of open files leaves fewer. When there are as many, the
+    /// one that has kept the worker waiting longest is closed for a new one
+    #[arg(long, env = "HOTCOUNT_HTTP_CONNECTIONS", default_value_t = Limits::default().connections, value_name = "N")]
+    http_connections: usize,
     #[command(flatten)]
     engine: EngineArgs,
     /// Print the closing report as one JSON object
@@ -60,32 +66,36 @@ impl Run {
         let address = listener.local_addr()?;
         let config = self.engine.config(source.max_lease());
         let held = config.held();
-        let mut routes = face::routes(store.clone()).merge(health(&progress, metrics.clone()));
+        let mut routes = face::routes(store.clone(), &held).merge(health(&progress, metrics.clone(), &held));
         if let Some(events) = source.routes(&held) {
             routes = routes.merge(events);
         }
+        let routes = routes.fallback(face::unknown_path).method_not_allowed_fallback(face::wrong_method);
+        let server = Server::new(listener, routes, self.limits());
         tracing::info!("source {} · store {} · http://{address}", source.name(), self.store.store);
         if self.child {
             line(&json!({"http": format!("http://{address}")}).to_string())?;
         }
         let engine =
             pipeline::run_beside(held, source, Arc::clone(&store), config, shutdown.clone(), Arc::clone(&progress));
+        let closing = CancellationToken::new();
+        let mut server = std::pin::pin!(server.run(closing.clone()));
         // The HTTP face lives as long as the engine, so that a drain can be watched.
         let report = tokio::select! {
             report = engine => report,
-            served = axum::serve(listener, routes) => {
-                served.context("the HTTP face ended")?;
-                anyhow::bail!("the HTTP face ended");
-            }
+            () = &mut server => anyhow::bail!("the HTTP server ended"),
             never = stopped => match never {},
             failed = cancel_when_left(&shutdown), if self.child => match failed.context("--child needs a pipe as standard input")? {},
             never = upkeep(&metrics) => match never {},
         };
         if let Err(error @ EngineError::StandsStill(_)) = &report {
             // What stands still would hold up its own end as well.
-            eprintln!("error: {error}");
+            crate::cli::output::complain(&format!("error: {error}"));
             std::process::exit(Exit::CannotWork.code().into());
         }
+        // What was settled last is answered before the process ends.
+        closing.cancel();
+        server.await;
         store.close().await?;
         let report = report?;
         let counted = report.counted;
@@ -100,6 +110,19 @@ impl Run {
             line(&summary(&report, &progress))?;
         }
         Ok(if counted.left == 0 { Exit::Done } else { Exit::LeftToRedelivery })
+    }
+}
+
+impl Run {
+    /// As many connections as were asked for, and as the limit of open files leaves.
+    fn limits(&self) -> Limits {
+        let connections = connections_beside_the_store(self.http_connections);
+        if connections < self.http_connections {
+            tracing::info!(
+                "at most {connections} connections, for the limit of open files (ulimit -n) leaves no more than half to them"
+            );
+        }
+        Limits { connections, ..Limits::default() }
     }
 }
 
@@ -124,8 +147,8 @@ async fn cancel_when_left(shutdown: &CancellationToken) -> std::io::Result<Infal
 
 /// `/healthz`: the process answers. `/readyz`: it pulls, the store works and nothing stands still; if not, why, a reason a
 /// line. `/metrics`: for Prometheus.
-fn health(progress: &Arc<Progress>, metrics: telemetry::Page) -> Router {
-    let progress = Arc::clone(progress);
+fn health(progress: &Arc<Progress>, metrics: telemetry::Page, held: &Arc<Held>) -> Router {
+    let (progress, held) = (Arc::clone(progress), Arc::clone(held));
     Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route(
@@ -138,7 +161,13 @@ fn health(progress: &Arc<Progress>, metrics: telemetry::Page) -> Router {
                 (StatusCode::SERVICE_UNAVAILABLE, reasons.join("\n") + "\n")
             }),
         )
-        .route("/metrics", get(move || async move { metrics.render() }))
+        .route(
+            "/metrics",
+            get(move || async move {
+                held.show();
+                metrics.render()
+            }),
+        )
 }
 
 /// The first SIGTERM or SIGINT drains; the second ends the process at once, and what it held is delivered again. From the

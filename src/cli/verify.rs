@@ -9,7 +9,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use hotcount::face::PostCount;
 use hotcount::reader::Verified;
-use hotcount::store::{ErrorClass, Listing, Repair, StoreError, Tally};
+use hotcount::store::{Access, ErrorClass, Listing, Repair, StoreError, Tally};
 use hotcount::{reader, repair};
 use rand::rngs::SmallRng;
 use serde::Serialize;
@@ -76,7 +76,7 @@ impl Verify {
         }
         let consent =
             if self.fix { Some(self.confirm.consent("corrects the counts of posts with drift")?) } else { None };
-        let store = self.store.connect_repair().await?;
+        let store = self.store.connect_repair(if self.fix { Access::Change } else { Access::Read }).await?;
         let repairs = consent.map(|consent| Repairs { store: Arc::clone(&store), consent, rng: seeded() });
         let mut rows: BoxStream<'_, Result<Verified, StoreError>> =
             if self.deep { reader::verify_deep(store).boxed() } else { reader::verify(store, Listing::Shards).boxed() };
@@ -98,7 +98,7 @@ impl Verify {
         if self.json {
             line(&serde_json::to_string(&sum)?)?;
         } else {
-            eprintln!("{}", sum.text());
+            crate::cli::output::complain(&sum.text());
         }
         let found = sum.remaining.unwrap_or(sum.drifting) + sum.unreadable;
         Ok(if found == 0 { Exit::Done } else { Exit::Finding })

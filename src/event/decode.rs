@@ -114,13 +114,7 @@ impl Reader {
         };
         let (mut post_digits, mut user_digits) = (String::new(), String::new());
         let post = text_or_integer("postId", &wire.post_id, &mut post_digits)?;
-        if post.bytes().any(|byte| byte == b'/')
-            || post == "."
-            || post == ".."
-            || (post.len() >= 4 && post.starts_with("__") && post.ends_with("__"))
-        {
-            return Err(Poison::new("postId", "not a legal document id (no '/', not '.', '..' or '__…__')"));
-        }
+        check_post(post)?;
         let user = text_or_integer("userId", &wire.user_id, &mut user_digits)?;
         let order = match self.policy {
             OrderPolicy::OccurredAt => self.occurred_at(&wire.order)?,
@@ -221,6 +215,19 @@ fn text_or_integer<'a>(field: &'static str, value: &'a Scalar<'_>, digits: &'a m
         }
         other => Err(Poison::new(field, other.expected("a string or an integer"))),
     }
+}
+
+/// Whether a post can have this id, in any store.
+///
+/// # Errors
+/// The reason why it cannot.
+pub fn check_post(post: &str) -> Result<(), Poison> {
+    checked_id("postId", post)?;
+    let reserved = post.len() >= 4 && post.starts_with("__") && post.ends_with("__");
+    if post.bytes().any(|byte| byte == b'/') || post == "." || post == ".." || reserved {
+        return Err(Poison::new("postId", "not a legal document id (no '/', not '.', '..' or '__…__')"));
+    }
+    Ok(())
 }
 
 fn checked_id<'a>(field: &'static str, id: &'a str) -> Result<&'a str, Poison> {

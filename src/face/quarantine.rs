@@ -5,6 +5,7 @@ use super::rfc3339;
 use crate::store::{self, Quarantined, StoredFault};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use std::time::SystemTime;
 use time::OffsetDateTime;
@@ -39,16 +40,6 @@ impl From<(String, StoredFault)> for UnreadableEntry {
     }
 }
 
-impl From<store::QuarantinePage> for QuarantinePage {
-    fn from(page: store::QuarantinePage) -> Self {
-        Self {
-            entries: page.entries.into_iter().map(QuarantineEntry::from).collect(),
-            unreadable: page.unreadable.into_iter().map(UnreadableEntry::from).collect(),
-            next: page.next,
-        }
-    }
-}
-
 impl QuarantinePage {
     /// The page as a store gives it.
     ///
@@ -70,8 +61,6 @@ pub struct QuarantineEntry {
     pub id: String,
     /// Why it can never succeed.
     pub reason: String,
-    /// The payload in base64.
-    pub data: String,
     /// The message's attributes.
     pub attributes: Vec<Attribute>,
     /// Where it came from.
@@ -84,6 +73,8 @@ pub struct QuarantineEntry {
     pub received_at: String,
     /// Which delivery attempt it was, where the broker counts them.
     pub delivery_attempt: Option<u32>,
+    /// The payload in base64. The last field, so that a page can be written without having it whole.
+    pub data: String,
 }
 
 /// One attribute of a message.
@@ -100,19 +91,28 @@ pub struct Attribute {
 #[error("{0} of a quarantined delivery is not understood")]
 pub struct NotUnderstood(&'static str);
 
-impl From<Quarantined> for QuarantineEntry {
-    fn from(entry: Quarantined) -> Self {
-        Self {
+impl QuarantineEntry {
+    /// An entry without its payload, and the payload.
+    pub(super) fn apart(entry: Quarantined) -> (Self, Bytes) {
+        let about = Self {
             id: entry.id,
             reason: entry.reason,
-            data: BASE64.encode(&entry.data),
             attributes: entry.attributes.into_iter().map(|(key, value)| Attribute { key, value }).collect(),
             source: entry.source,
             message_id: entry.message_id,
             published_at: entry.published_at.map(rfc3339),
             received_at: rfc3339(entry.received_at),
             delivery_attempt: entry.delivery_attempt,
-        }
+            data: String::new(),
+        };
+        (about, entry.data)
+    }
+}
+
+impl From<Quarantined> for QuarantineEntry {
+    fn from(entry: Quarantined) -> Self {
+        let (about, data) = Self::apart(entry);
+        Self { data: BASE64.encode(&data), ..about }
     }
 }
 

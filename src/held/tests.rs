@@ -42,7 +42,7 @@ fn bytes_are_granted_one_waiter_after_the_other_as_long_as_there_are_some() {
     let mut page = held.take(100).now_or_never().expect("room");
     let (mut first, mut second) = (pin!(held.take(40)), pin!(held.take(40)));
     assert!(now!(first).is_none() && now!(second).is_none());
-    page.shrink_to(10);
+    page.set(10);
     let first = now!(first).expect("room for bytes, where there is none for a delivery");
     let second = now!(second).expect("and some were left");
     assert_eq!(held.budget().bytes(), 90);

@@ -9,7 +9,7 @@ use crate::flush::now;
 use crate::held::{Held, Reserved};
 use crate::progress::Progress;
 use crate::receipt::Receipt;
-use crate::source::{Delivery, RoomTaken, Source, SourceError};
+use crate::source::{Delivery, RoomTaken, Source, SourceError, Stream};
 use crate::telemetry::Metric;
 use crate::watchdog::Sign;
 use futures::FutureExt;
@@ -57,14 +57,7 @@ impl Puller {
         let mut rng = SmallRng::seed_from_u64(seed);
         let mut in_a_row = InARow::default();
         loop {
-            let error = tokio::select! {
-                biased;
-                () = self.stop.cancelled() => return Ok(()),
-                ended = self.serve(&mut in_a_row) => match ended {
-                    Ok(()) => return Ok(()),
-                    Err(error) => error,
-                },
-            };
+            let Err(error) = self.serve(&mut in_a_row).await else { return Ok(()) };
             if !error.transient {
                 return Err(error);
             }
@@ -80,12 +73,27 @@ impl Puller {
         }
     }
 
-    /// Serves one opening of the stream. Cancelling it between deliveries loses none: `pull` is cancel safe, and what
-    /// it has answered is taken without an await.
+    /// Serves one opening of the stream, until it ends or the worker stops pulling.
     async fn serve(&self, in_a_row: &mut InARow) -> Result<(), SourceError> {
-        let mut stream = self.source.open(self.number).await?;
+        let mut stream = tokio::select! {
+            biased;
+            () = self.stop.cancelled() => return Ok(()),
+            opened = self.source.open(self.number) => opened?,
+        };
         self.sign.is_open();
         self.progress.set_pulling(true);
+        // Cancelling it between deliveries loses none: `pull` is cancel safe, and what it has answered is taken without an
+        // await.
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => {}
+            ended = self.pull(&mut *stream, in_a_row) => return ended,
+        }
+        self.finish(&mut *stream).await;
+        Ok(())
+    }
+
+    async fn pull(&self, stream: &mut dyn Stream, in_a_row: &mut InARow) -> Result<(), SourceError> {
         loop {
             self.progress.store_works().await;
             let room = self.room().await;
@@ -96,18 +104,40 @@ impl Puller {
             }
             in_a_row.worked();
             self.sign.steps("waits for acknowledgements to be taken");
-            let taken = self.take(deliveries);
-            drop(room);
-            for confirmation in taken.confirmations {
-                // Closed only when the worker is being torn down; then nobody waits for the broker's answer.
-                let _ = self.confirmations.send(confirmation).await;
-            }
-            if taken.dropped_poison > 0 {
-                self.progress.leave(taken.dropped_poison);
+            let dropped_poison = self.take_in(deliveries, room).await;
+            if dropped_poison > 0 {
                 tokio::time::sleep(PAUSE_AFTER_DROPPED_POISON).await;
             }
             self.sign.rests();
         }
+    }
+
+    /// At the end, what the stream has received already is counted with the rest, as far as there is room, unless the store
+    /// fails: to give it back costs each message a delivery attempt.
+    async fn finish(&self, stream: &mut dyn Stream) {
+        while !self.progress.store_failing()
+            && let Some(room) = self.held.reserve(self.most).now_or_never()
+        {
+            let deliveries = stream.received(room.deliveries());
+            if deliveries.is_empty() {
+                return;
+            }
+            self.take_in(deliveries, Some(room)).await;
+        }
+    }
+
+    /// Takes deliveries and passes on the broker's answers that are to be waited for. Answers how much poison was dropped.
+    async fn take_in(&self, deliveries: Vec<Delivery>, room: Option<Reserved>) -> usize {
+        let taken = self.take(deliveries);
+        drop(room);
+        for confirmation in taken.confirmations {
+            // Closed only when the worker is being torn down; then nobody waits for the broker's answer.
+            let _ = self.confirmations.send(confirmation).await;
+        }
+        if taken.dropped_poison > 0 {
+            self.progress.leave(taken.dropped_poison);
+        }
+        taken.dropped_poison
     }
 
     /// Room for at least one delivery, unless the source has taken it. A stream that fails meanwhile says so later.

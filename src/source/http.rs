@@ -1,36 +1,58 @@
 //! Events over HTTP: the response is the ack. `POST /v1/events` answers when the effect is durable, and 503 when the
 //! sender must send again, which is always safe.
+//!
+//! A body is read piece by piece and cut into events as it comes, and each event counts in the worker's budget from then
+//! until it is settled, whatever becomes of its request. While the budget is full nothing more is read.
 
-use super::{ConnectError, Delivery, Source, SourceError, Stream};
-use crate::ack::{Ack, SettleMany, Settlement};
+mod answer;
+mod intake;
+mod request;
+mod unpack;
+
+use super::{ConnectError, Delivery, Meta, RoomTaken, Source, SourceError, Stream};
 use crate::adapter_url::{AdapterUrl, Known};
-use crate::event::Poison;
+use crate::event::attributes_of_headers;
+use crate::framing::Framing;
 use crate::held::Held;
+use crate::inflate::Coding;
+use answer::Refused;
 use async_trait::async_trait;
-use axum::body::Body;
+use axum::Router;
+use axum::body::{Body, BodyDataStream};
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderMap, header};
+use axum::response::Response;
 use axum::routing::post;
-use axum::{Json, Router};
-use bytes::Bytes;
-use serde_json::json;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
-use tokio::sync::{Notify, Semaphore, mpsc};
+use futures::StreamExt;
+use intake::{Intake, Stage};
+use request::Request;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::{Semaphore, mpsc};
+use unpack::Unpacking;
 
 /// The largest body. A request of more is answered 413.
 const MAX_BODY_BYTES: usize = 16 << 20;
-
-/// Bytes of all bodies that wait for their answer; more is answered 503. In KiB, the unit of its semaphore.
-const MAX_WAITING_KIB: usize = 256 << 10;
 
 /// Events that wait for the worker to take them.
 const QUEUE_EVENTS: usize = 10_000;
 
 /// How long a request waits to become durable before it is answered 503. Most clients give up after 60 s.
 const DEADLINE: Duration = Duration::from_secs(30);
+
+/// How long a body may make no progress.
+const BODY_WITHIN: Duration = Duration::from_secs(10);
+
+/// How long the rest of a body that was refused is read and thrown away: many senders do not look for an answer before
+/// they have sent everything, and see a broken connection instead of it.
+const DISCARD_WITHIN: Duration = Duration::from_secs(2);
+
+/// How much of it.
+const DISCARD_BYTES: usize = 4 * MAX_BODY_BYTES;
+
+/// The most that a compressed body may hold.
+const MAX_UNPACKED_BYTES: usize = 64 << 20;
 
 const KNOWN: &[Known] = &[Known::new("deadline_s", "1 to 86400")];
 
@@ -43,8 +65,26 @@ pub struct Http {
 struct Shared {
     queue: mpsc::Sender<Delivery>,
     open_streams: AtomicUsize,
-    waiting_kib: Semaphore,
+    /// Whether a stream was ever open. Before that the worker is starting, and events wait for it.
+    opened: AtomicBool,
     deadline: Duration,
+}
+
+impl Shared {
+    /// Whether somebody takes events, or is about to.
+    fn is_served(&self) -> bool {
+        self.open_streams.load(Ordering::Acquire) > 0 || !self.opened.load(Ordering::Acquire)
+    }
+}
+
+/// What the routes share.
+struct Door {
+    shared: Arc<Shared>,
+    held: Arc<Held>,
+    /// A place for each event that is so large that it is read in many pieces, see [`intake`].
+    large: Semaphore,
+    /// Room in KiB for what unpacks bodies, see [`unpack`].
+    unpacking_kib: Semaphore,
 }
 
 impl Http {
@@ -63,8 +103,7 @@ impl Http {
     #[must_use]
     pub fn new(deadline: Duration) -> Self {
         let (queue, incoming) = mpsc::channel(QUEUE_EVENTS);
-        let shared =
-            Shared { queue, open_streams: AtomicUsize::new(0), waiting_kib: Semaphore::new(MAX_WAITING_KIB), deadline };
+        let shared = Shared { queue, open_streams: AtomicUsize::new(0), opened: AtomicBool::new(false), deadline };
         Self { shared: Arc::new(shared), incoming: Arc::new(tokio::sync::Mutex::new(incoming)) }
     }
 }
@@ -80,13 +119,20 @@ impl Source for Http {
         Some(self.shared.deadline)
     }
 
-    fn routes(&self, _: &Arc<Held>) -> Option<Router> {
-        let events = post(post_events).layer(axum::extract::DefaultBodyLimit::max(MAX_BODY_BYTES));
-        Some(Router::new().route("/v1/events", events).with_state(Arc::clone(&self.shared)))
+    fn room_taken(&self) -> RoomTaken {
+        RoomTaken::BySource
+    }
+
+    fn routes(&self, held: &Arc<Held>) -> Option<Router> {
+        let large = Semaphore::new(intake::large_events_at_once(held.budget().max_bytes()));
+        let unpacking_kib = Semaphore::new(unpack::room_kib(held.budget().max_bytes()));
+        let door = Door { shared: Arc::clone(&self.shared), held: Arc::clone(held), large, unpacking_kib };
+        Some(Router::new().route("/v1/events", post(post_events)).with_state(Arc::new(door)))
     }
 
     async fn open(&self, _: usize) -> Result<Box<dyn Stream>, SourceError> {
         self.shared.open_streams.fetch_add(1, Ordering::AcqRel);
+        self.shared.opened.store(true, Ordering::Release);
         Ok(Box::new(Queue { shared: Arc::clone(&self.shared), incoming: Arc::clone(&self.incoming) }))
     }
 
@@ -118,159 +164,91 @@ impl Stream for Queue {
     }
 }
 
-/// One request and what became of its events.
-struct Request {
-    unsettled: AtomicU32,
-    dropped: AtomicU32,
-    poison: Mutex<Vec<(u32, Poison)>>,
-    finished: Notify,
-}
-
-impl Request {
-    fn new(events: u32) -> Arc<Self> {
-        Arc::new(Self {
-            unsettled: AtomicU32::new(events),
-            dropped: AtomicU32::new(0),
-            poison: Mutex::default(),
-            finished: Notify::new(),
-        })
-    }
-
-    fn one_less(&self) {
-        if self.unsettled.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.finished.notify_one();
+async fn post_events(State(door): State<Arc<Door>>, headers: HeaderMap, body: Body) -> Response {
+    let mut body = body.into_data_stream();
+    let request = Request::new();
+    match take_in(&door, &headers, &request, &mut body).await {
+        Ok(many) => request
+            .outcome()
+            .map_or_else(|| Refused::NotDurable.answer(request.received()), |poison| poison.answer(many)),
+        Err(refused) => {
+            // Somebody who waits to be told to go on has sent nothing.
+            if !headers.contains_key(header::EXPECT) {
+                let _ = tokio::time::timeout(DISCARD_WITHIN, discard(&mut body)).await;
+            }
+            refused.answer(request.received())
         }
     }
-
-    /// The poison lines, or `None` when some event must be sent again.
-    fn outcome(&self) -> Option<Vec<(u32, Poison)>> {
-        let all_settled = self.unsettled.load(Ordering::Acquire) == 0 && self.dropped.load(Ordering::Acquire) == 0;
-        all_settled.then(|| {
-            let mut poison = std::mem::take(&mut *self.poison.lock().unwrap_or_else(PoisonError::into_inner));
-            poison.sort_unstable_by_key(|(line, _)| *line);
-            poison
-        })
-    }
 }
 
-impl SettleMany for Request {
-    fn settled(&self, line: u32, how: &Settlement) {
-        if let Settlement::Quarantined(poison) = how {
-            self.poison.lock().unwrap_or_else(PoisonError::into_inner).push((line, poison.clone()));
+/// Takes the events of a body, and waits until each is settled or dropped. Answers whether it was sent as many.
+async fn take_in(
+    door: &Door,
+    headers: &HeaderMap,
+    request: &Arc<Request>,
+    body: &mut BodyDataStream,
+) -> Result<bool, Refused> {
+    let header = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let length: Option<usize> = header(header::CONTENT_LENGTH).and_then(|text| text.parse().ok());
+    if length.is_some_and(|bytes| bytes > MAX_BODY_BYTES) {
+        return Err(Refused::TooLarge);
+    }
+    let encoding = header(header::CONTENT_ENCODING).filter(|name| !name.trim().eq_ignore_ascii_case("identity"));
+    let coding = match encoding.map(|name| (Coding::named(name), name)) {
+        None => None,
+        Some((None, other)) => return Err(Refused::Encoding(other.to_owned())),
+        Some((coding, _)) => coding,
+    };
+    let framing = Framing::of(header(header::CONTENT_TYPE).unwrap_or_default());
+    let mut intake = Intake::new(door, request, framing, length.filter(|_| coding.is_none()), cloud_event(headers));
+    let all = async {
+        let mut unpacking = match coding {
+            Some(coding) => Some(Unpacking::begin(door, coding).await),
+            None => None,
+        };
+        let mut bytes = 0;
+        while let Some(piece) = intake.next(body).await? {
+            bytes += piece.len();
+            if bytes > MAX_BODY_BYTES {
+                return Err(Refused::TooLarge);
+            }
+            match &mut unpacking {
+                Some(unpacking) => unpacking.take(&piece, &mut intake).await?,
+                None => intake.take(&piece).await?,
+            }
         }
-        self.one_less();
-    }
-
-    fn dropped(&self, _: u32) {
-        self.dropped.fetch_add(1, Ordering::AcqRel);
-        self.one_less();
-    }
-}
-
-async fn post_events(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Body) -> Response {
-    let declared = headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok());
-    let kib = declared.unwrap_or(MAX_BODY_BYTES).min(MAX_BODY_BYTES).div_ceil(1 << 10).max(1);
-    // At most MAX_BODY_BYTES / 1 KiB, which fits.
-    let Ok(_held) = shared.waiting_kib.try_acquire_many(kib as u32) else {
-        return try_again("too many requests are waiting");
-    };
-    let body = match axum::body::to_bytes(body, MAX_BODY_BYTES).await {
-        Ok(body) => body,
-        Err(_) => return (StatusCode::PAYLOAD_TOO_LARGE, "a body has at most 16 MiB\n").into_response(),
-    };
-    let (events, many) = events_of(&headers, &body);
-    let Ok(number) = u32::try_from(events.len()) else {
-        return (StatusCode::PAYLOAD_TOO_LARGE, "too many lines\n").into_response();
-    };
-    if number == 0 {
-        return (StatusCode::BAD_REQUEST, "the body has no event\n").into_response();
-    }
-    let request = Request::new(number);
-    let waited = tokio::time::timeout(shared.deadline, hand_over(&shared, &request, events)).await;
-    match (waited, request.outcome()) {
-        (Ok(()), Some(poison)) if many => {
-            let poison: Vec<_> =
-                poison.iter().map(|(line, why)| json!({"line": line, "reason": why.to_string()})).collect();
-            Json(json!({"received": number, "poison": poison})).into_response()
+        if let Some(unpacking) = unpacking {
+            unpacking.finish(&mut intake).await?;
         }
-        (Ok(()), Some(poison)) => match poison.first() {
-            None => StatusCode::NO_CONTENT.into_response(),
-            Some((_, why)) => (StatusCode::BAD_REQUEST, Json(json!({"reason": why.to_string()}))).into_response(),
-        },
-        _ => try_again("not durable yet"),
-    }
-}
-
-/// Queues the events and waits until each is settled or dropped.
-async fn hand_over(shared: &Shared, request: &Arc<Request>, events: Vec<(u32, Bytes)>) {
-    let received_at = SystemTime::now();
-    for (line, payload) in events {
-        let ack = Ack::of_many(request.clone(), line);
-        let delivery = Delivery { payload, received_at, meta: None, ack, share: None };
-        if shared.open_streams.load(Ordering::Acquire) == 0 {
-            // The worker does not take events: dropping says so.
-            continue;
-        }
-        // A closed queue drops the delivery, and that says so too.
-        let _ = shared.queue.send(delivery).await;
-    }
-    request.finished.notified().await;
-}
-
-fn try_again(why: &str) -> Response {
-    let body = Json(json!({"reason": why, "do": "send the same again; events are counted once"}));
-    let mut response = (StatusCode::SERVICE_UNAVAILABLE, body).into_response();
-    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
-    response
-}
-
-/// The events of a body with their line numbers, and whether it is answered as many. The content type decides; where
-/// it does not say, a body is one event unless it is no JSON value as a whole and has several lines.
-fn events_of(headers: &HeaderMap, body: &Bytes) -> (Vec<(u32, Bytes)>, bool) {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
-    let lines = || -> Vec<(u32, Bytes)> {
-        let numbered = (1_u32..).zip(body.split(|byte| *byte == b'\n'));
-        let filled = numbered.filter(|(_, line)| !line.trim_ascii().is_empty());
-        filled.map(|(number, line)| (number, body.slice_ref(line))).collect()
+        intake.finish().await
     };
-    let one = || if body.trim_ascii().is_empty() { vec![] } else { vec![(1, body.clone())] };
-    if ["ndjson", "jsonl", "json-seq", "jsonlines"].iter().any(|name| kind.contains(name)) {
-        return (lines(), true);
+    match tokio::time::timeout(door.shared.deadline, all).await {
+        Ok(Ok(())) => Ok(intake.many()),
+        Ok(Err(refused)) => Err(refused),
+        Err(_) => Err(match intake.stage() {
+            Stage::Reading => Refused::Slow,
+            Stage::WaitingForRoom => Refused::NoRoom,
+            Stage::Settling => Refused::NotDurable,
+        }),
     }
-    if kind.contains("json") || serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok() {
-        return (one(), false);
+}
+
+/// What the head says of a CloudEvent in binary mode, whose data is the body.
+fn cloud_event(headers: &HeaderMap) -> Option<Meta> {
+    let attributes = attributes_of_headers(headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())));
+    (!attributes.is_empty()).then(|| Meta { attributes, ..Meta::default() })
+}
+
+/// Reads a body to its end and keeps nothing of it.
+async fn discard(body: &mut BodyDataStream) {
+    let mut bytes = 0;
+    while let Some(Ok(piece)) = body.next().await {
+        bytes += piece.len();
+        if bytes > DISCARD_BYTES {
+            return;
+        }
     }
-    let lines = lines();
-    if lines.len() > 1 { (lines, true) } else { (one(), false) }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn kind_of(content_type: &'static str, body: &'static str) -> (usize, bool) {
-        let mut headers = HeaderMap::new();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-        let (events, many) = events_of(&headers, &Bytes::from_static(body.as_bytes()));
-        (events.len(), many)
-    }
-
-    #[test]
-    fn the_content_type_tells_one_event_from_many_and_the_body_where_it_does_not() {
-        assert_eq!(kind_of("application/json", "{\n}\n"), (1, false));
-        assert_eq!(kind_of("application/x-ndjson", "{}\n\n{}\n"), (2, true));
-        assert_eq!(kind_of("application/x-www-form-urlencoded", "{\n}"), (1, false));
-        assert_eq!(kind_of("text/plain", "{}\n{}"), (2, true));
-        assert_eq!(kind_of("text/plain", "rubbish"), (1, false));
-        assert_eq!(kind_of("text/plain", " \n"), (0, false));
-    }
-
-    #[test]
-    fn the_address_belongs_to_another_flag() {
-        assert!(Http::connect("http://127.0.0.1:8080").err().expect("refused").to_string().contains("--http ADDR"));
-        assert!(Http::connect("http:?deadline_s=0").is_err());
-        assert!(Http::connect("http:?speed=1").is_err());
-        let http = Http::connect("http:?deadline_s=5").expect("understood");
-        assert_eq!(http.max_lease(), Some(Duration::from_secs(5)));
-    }
-}
+mod tests;

@@ -34,7 +34,7 @@ use tokio::sync::watch;
 /// then is delivered again and changes no count.
 const CLOSE_WITHIN: Duration = Duration::from_secs(10);
 
-/// Payload bytes that the service may have out on one stream. A thousand likes are under half a MiB, so the number of
+/// Payload bytes that the service may have out on one stream. 250 likes are about 100 KiB, so the number of
 /// messages decides; this bounds a flood of large poison to 256 MiB over 32 streams (the client's own default is 100
 /// MiB a stream).
 const OUTSTANDING_BYTES: i64 = 8 << 20;

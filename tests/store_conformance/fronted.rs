@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use hotcount::batch::{Batch, BatchKey};
 use hotcount::event::Like;
 use hotcount::face;
+use hotcount::pipeline::Config;
 use hotcount::store::{
     self, Applied, Attempt, Counts, Depth, Examined, Limits, Listing, Options, PageSize, QuarantinePage, Quarantined,
     Repair, Repaired, Settings, Store, StoreError, Tally,
@@ -24,7 +25,7 @@ impl Fronted {
     pub(crate) async fn new(store: Arc<dyn Store>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("an address");
-        let routes = face::routes(store.clone());
+        let routes = face::routes(store.clone(), &Config::default().held());
         let server = tokio::spawn(async move { axum::serve(listener, routes).await.expect("serves") });
         let counts = store::connect_repair(&format!("http://{address}"), &Options::default()).await;
         Self { store, counts: counts.expect("a worker's address"), server }

@@ -70,6 +70,11 @@ impl Worker {
         Self { child, address, log, reader: Some(reader) }
     }
 
+    /// The process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// What it has logged so far.
     pub fn log(&self) -> String {
         self.log.lock().unwrap().clone()

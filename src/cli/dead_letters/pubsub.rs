@@ -26,7 +26,7 @@ pub(super) async fn list(select: Select, json: bool) -> anyhow::Result<Exit> {
         } else {
             "there may be more: --limit shows them".to_owned()
         };
-        eprintln!("{listed} dead letters on {name}; {more}");
+        crate::cli::output::complain(&format!("{listed} dead letters on {name}; {more}"));
     }
     Ok(Exit::Done)
 }
@@ -36,7 +36,7 @@ pub(super) async fn redrive(select: Select, confirm: Confirm, json: bool) -> any
     let mut letters = select.open().await?;
     let (limit, from, to) = (select.limit, letters.name(), letters.topic().to_owned());
     if !consent.allows(&format!("Publish up to {limit} dead letters of {from} to {to} again, and acknowledge them?"))? {
-        eprintln!("nothing was sent");
+        crate::cli::output::complain("nothing was sent");
         letters.close().await;
         return Ok(Exit::Finding);
     }
@@ -55,7 +55,7 @@ pub(super) async fn redrive(select: Select, confirm: Confirm, json: bool) -> any
     if json {
         line(&summary.to_string())?;
     } else {
-        eprintln!("{text}");
+        crate::cli::output::complain(&text);
     }
     Ok(if left == 0 { Exit::Done } else { Exit::LeftToRedelivery })
 }

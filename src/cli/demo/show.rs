@@ -36,8 +36,8 @@ impl Show {
     /// One line, above the bar.
     pub(super) fn say(&self, text: &str) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| eprintln!("{text}")),
-            None => eprintln!("{text}"),
+            Some(bar) => bar.suspend(|| crate::cli::output::complain(text)),
+            None => crate::cli::output::complain(text),
         }
     }
 
@@ -56,12 +56,12 @@ impl Show {
                     bar.set_position(watch.accepted());
                     bar.set_message(count);
                 }
-                None => eprintln!(
+                None => crate::cli::output::complain(&format!(
                     "{:.0} s · {} of {} accepted · {count}",
                     started.elapsed().as_secs_f64(),
                     HumanCount(watch.accepted()),
                     HumanCount(self.messages),
-                ),
+                )),
             }
         }
     }

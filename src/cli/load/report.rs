@@ -82,6 +82,11 @@ pub(super) async fn show(watch: &Watch, messages: u64) -> Infallible {
     loop {
         tick.tick().await;
         bar.set_position(watch.accepted());
-        bar.set_message(watch.trouble().map(|trouble| format!(" · trying again: {trouble}")).unwrap_or_default());
+        bar.set_message(
+            watch
+                .trouble()
+                .map(|trouble| format!(" · trying again: {}", crate::cli::plain::plain(&trouble)))
+                .unwrap_or_default(),
+        );
     }
 }

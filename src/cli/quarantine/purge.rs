@@ -34,7 +34,7 @@ impl Purge {
         let consent = self.confirm.consent("deletes quarantined deliveries for good")?;
         let store = connect(&self.store).await?;
         if !consent.allows(&format!("Delete {} in {} for good?", self.selection.text(), self.store.store))? {
-            eprintln!("nothing was deleted");
+            crate::cli::output::complain("nothing was deleted");
             return Ok(Exit::Finding);
         }
         let dry_run = consent == Consent::DryRun;
@@ -76,7 +76,7 @@ impl Purge {
             line(&json!({outcome: done, "missing": missing}).to_string())?;
         } else {
             let done_what = if dry_run { "would be deleted" } else { "deleted" };
-            eprintln!("{done} {done_what}, {missing} not there");
+            crate::cli::output::complain(&format!("{done} {done_what}, {missing} not there"));
         }
         Ok(if missing == 0 { Exit::Done } else { Exit::Finding })
     }

@@ -66,7 +66,7 @@ impl Replay {
         let store = connect(&self.store).await?;
         let question = format!("Count {} in {}, and delete what counts?", self.selection.text(), self.store.store);
         if !consent.allows(&question)? {
-            eprintln!("nothing was counted");
+            crate::cli::output::complain("nothing was counted");
             return Ok(Exit::Finding);
         }
         let (config, shutdown, mut rng) = (self.engine.config(None), CancellationToken::new(), seeded());
@@ -110,7 +110,7 @@ impl Replay {
         if self.json {
             line(&serde_json::to_string(&sum)?)?;
         } else {
-            eprintln!("{}", sum.text(consent));
+            crate::cli::output::complain(&sum.text(consent));
         }
         Ok(match sum {
             _ if shutdown.is_cancelled() => Exit::LeftToRedelivery,

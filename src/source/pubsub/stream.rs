@@ -43,6 +43,8 @@ pub(super) struct PubSubStream {
     received: bool,
     /// An error that came after deliveries that had to be handed over first.
     broken: Option<SourceError>,
+    /// How many more messages are handed over at the end: the service may have no more out, but an emulator may.
+    last: usize,
 }
 
 /// A wait for a message owns the client's stream, so that a pull which is dropped while it waits drops nothing: the
@@ -61,7 +63,8 @@ impl PubSubStream {
         let state = State::Resting(Box::new(stream));
         let reopen = shared.reopen.subscribe();
         let generation = client.generation;
-        Self { shared, number, generation, id, state, idle_at, reopen, received: false, broken: None }
+        let last = shared.options.outstanding as usize;
+        Self { shared, number, generation, id, state, idle_at, reopen, received: false, broken: None, last }
     }
 
     /// The next item, or why the connection is to be given up.
@@ -106,23 +109,29 @@ impl PubSubStream {
         Ok(())
     }
 
+    /// The next of what has arrived and was not pulled.
+    fn arrived(&mut self) -> Option<(Message, Handler)> {
+        // Reading may open the stream anew, which needs the runtime.
+        tokio::runtime::Handle::try_current().ok()?;
+        let item = if let State::Waiting(wait) = &mut self.state {
+            let (stream, item) = unconstrained(wait).now_or_never()?;
+            self.state = State::Resting(stream);
+            self.received = true;
+            item
+        } else if self.received {
+            self.more()?
+        } else {
+            None
+        };
+        item?.ok()
+    }
+
     /// Takes what has arrived and was not pulled, and drops it: a nack, so that somebody else gets it soon. Left alone it
     /// would stay out until its lease runs out, for this client knows only what was read from the connection.
     fn give_back(&mut self) {
-        // Reading may open the stream anew, which needs the runtime.
-        if tokio::runtime::Handle::try_current().is_err() {
-            return;
-        }
-        if let State::Waiting(wait) = &mut self.state {
-            let Some((stream, _dropped)) = unconstrained(wait).now_or_never() else { return };
-            self.state = State::Resting(stream);
-        } else if !self.received {
-            return;
-        }
         for _ in 0..GIVEN_BACK_AT_MOST {
-            match self.more() {
-                Some(Some(Ok(_dropped))) => {}
-                _ => break,
+            if self.arrived().is_none() {
+                break;
             }
         }
     }
@@ -169,6 +178,15 @@ impl Stream for PubSubStream {
         self.shared.patience[self.number % self.shared.patience.len()].worked();
         self.received = true;
         Ok(deliveries)
+    }
+
+    fn received(&mut self, max: usize) -> Vec<Delivery> {
+        let received_at = SystemTime::now();
+        let most = max.min(self.last);
+        let arrived = std::iter::from_fn(|| self.arrived()).take(most);
+        let deliveries: Vec<_> = arrived.map(|(message, handler)| deliver(message, handler, received_at)).collect();
+        self.last -= deliveries.len();
+        deliveries
     }
 }
 

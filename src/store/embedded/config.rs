@@ -28,7 +28,7 @@ pub(super) struct Config {
 }
 
 impl Config {
-    const DEFAULT_MEMORY_MIB: usize = 96;
+    const DEFAULT_MEMORY_MIB: usize = 128;
     const DEFAULT_CACHE_MIB: u64 = 64;
 
     /// What holds where the URL says nothing else.
