@@ -12,8 +12,9 @@
 //! | `POST /v1/counts/{post}/repair`, a [`RepairOrder`] | 204 corrected · 409 somebody else repaired first: read again |
 //!
 //! A post in a path is percent-encoded. An unknown post counts 0. A page of posts with fewer than `limit` is the last; one of
-//! the quarantine says where the next begins. A failure of the store, and no room for a page, answer 503, a request that is
-//! not understood 400, all with a [`Problem`].
+//! the quarantine says where the next begins, and which entries cannot be read. A failure of the store, and no room for a
+//! page, answer 503, a request that is not understood 400, and 500 says that something stored for this post or entry cannot
+//! be read, all with a [`Problem`].
 //!
 //! What a page holds counts in the worker's budget until it is sent, and all pages together have a quarter of it, so that
 //! whoever reads pages slowly does not keep likes out.
@@ -23,10 +24,12 @@
 
 mod backup;
 mod page;
+mod problem;
 mod quarantine;
 mod routes;
 
 pub use backup::BACKUP_PATH;
+pub use problem::{Fault, Problem, UnreadableDocument};
 pub use quarantine::{Attribute, NotUnderstood, QuarantineEntry, QuarantinePage, UnreadableEntry};
 pub use routes::{routes, unknown_path, wrong_method};
 
@@ -116,13 +119,6 @@ pub struct RepairOrder {
 pub struct PostPage {
     /// Their ids.
     pub posts: Vec<String>,
-}
-
-/// What went wrong, in a sentence.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Problem {
-    /// The sentence.
-    pub error: String,
 }
 
 /// A time as text. RFC 3339 ends with the year 9999; a clock beyond it is shown as the beginning of 1970.

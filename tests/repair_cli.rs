@@ -70,7 +70,7 @@ async fn drift_is_shown_first_and_corrected_when_told_to() {
 
     let found = verify(&[]);
     assert_eq!(found.status.code(), Some(1), "{}", stderr(&found));
-    assert_eq!(*lines(&found).last().unwrap(), json!({"posts": 3, "members": 15, "drifting": 2}));
+    assert_eq!(*lines(&found).last().unwrap(), json!({"posts": 3, "members": 15, "drifting": 2, "unreadable": 0}));
 
     let dry = verify(&["--fix", "--dry-run"]);
     assert_eq!(dry.status.code(), Some(1), "{}", stderr(&dry));

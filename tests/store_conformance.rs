@@ -1,12 +1,13 @@
 //! The store port's one conformance suite, run for every adapter. An adapter is one line at the foot of this file.
 //!
 //! The cases are in `store_conformance/`: `writing.rs` for batches, `reading.rs` for counts, listings and the
-//! quarantine, `repairing.rs` for drift, `model.rs` for any likes in any order. Each case gets a store of its own from a factory, and posts of its
+//! quarantine, `repairing.rs` for drift, `agreeing.rs` for settings and probes, `model.rs` for any likes in any order. Each case gets a store of its own from a factory, and posts of its
 //! own from a namespace, so that adapters may share one server.
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot set up its parts fails")]
 
 mod store_conformance {
+    pub(crate) mod agreeing;
     #[cfg(feature = "http")]
     pub(crate) mod fronted;
     pub(crate) mod model;
@@ -81,6 +82,7 @@ macro_rules! conformance {
                     no_tally_drifts_while_batches_are_applied,
                     quarantine_is_replaced_by_id,
                     quarantine_pages,
+                    quarantine_pages_end_at_their_bytes,
                     quarantine_keeps_every_field,
                     quarantine_keeps_two_mebibytes,
                     quarantine_keeps_large_poison_with_the_reason_of_the_decoder,
@@ -96,6 +98,11 @@ macro_rules! conformance {
                     likes_counted_between_reading_and_repairing_stay_counted,
                     two_operators_and_workers_at_once_leave_no_drift,
                     the_longest_post_is_repaired_too,
+                }
+                agreeing {
+                    the_first_settings_are_kept_and_answered_to_everybody,
+                    workers_that_start_at_once_see_the_same_settings,
+                    a_probe_changes_no_count_and_may_be_made_again,
                 }
                 model {
                     any_likes_in_any_batches_with_any_retries_leave_what_the_model_says,

@@ -1,6 +1,6 @@
 //! `hotcount count`: the derived count of posts.
 
-use super::output::{Row, line};
+use super::output::{Row, Unreadable, line};
 use super::{Exit, StoreArgs};
 use clap::Args;
 use hotcount::reader;
@@ -30,7 +30,15 @@ impl Count {
         }
         let mut exit = Exit::Done;
         for post in &self.posts {
-            let tally = reader::tally(&*counts, post, depth).await?;
+            let tally = match reader::tally(&*counts, post, depth).await {
+                Ok(tally) => tally,
+                Err(error) => {
+                    let unreadable = Unreadable::of(post, error)?;
+                    line(&if self.json { unreadable.json()? } else { unreadable.text() })?;
+                    exit = Exit::Finding;
+                    continue;
+                }
+            };
             let row = Row { post, tally: &tally };
             line(&if self.json { row.json()? } else { row.text() })?;
             if tally.drift().is_some_and(|drift| drift != 0) {

@@ -2,8 +2,9 @@
 
 use super::plain::{plain, plain_lines};
 use hotcount::adapter_url::without_passwords;
-use hotcount::face::PostCount;
-use hotcount::store::Tally;
+use hotcount::face::{PostCount, Problem};
+use hotcount::store::{ErrorClass, StoreError, Tally};
+use serde::Serialize;
 use std::io::{self, Write};
 
 /// One line. A reader that went away (`| head`) ends the program quietly.
@@ -57,5 +58,34 @@ impl Row<'_> {
 
     pub(crate) fn json(&self) -> serde_json::Result<String> {
         serde_json::to_string(&PostCount::new(self.post.to_owned(), *self.tally))
+    }
+}
+
+/// A post whose counts cannot be read.
+#[derive(Serialize)]
+pub(crate) struct Unreadable<'a> {
+    post: &'a str,
+    #[serde(flatten)]
+    problem: Problem,
+}
+
+impl<'a> Unreadable<'a> {
+    /// The post, where `error` says that what is stored for it cannot be read.
+    ///
+    /// # Errors
+    /// Any other failure.
+    pub(crate) fn of(post: &'a str, error: StoreError) -> Result<Self, StoreError> {
+        if !matches!(error.class, ErrorClass::Undecidable(_)) {
+            return Err(error);
+        }
+        Ok(Self { post, problem: error.into() })
+    }
+
+    pub(crate) fn text(&self) -> String {
+        format!("{:<32} {}", self.post, self.problem.error)
+    }
+
+    pub(crate) fn json(&self) -> serde_json::Result<String> {
+        serde_json::to_string(self)
     }
 }

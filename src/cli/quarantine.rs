@@ -8,8 +8,8 @@ use super::output::{beginning, line};
 use super::plain::plain;
 use super::{Exit, StoreArgs};
 use clap::{Args, Subcommand};
-use hotcount::face::QuarantineEntry;
-use hotcount::store::{PageSize, Quarantined, Store};
+use hotcount::face::{QuarantineEntry, UnreadableEntry};
+use hotcount::store::{PageSize, Quarantined, Store, StoredFault};
 use std::sync::Arc;
 
 /// Entries read with one call; each may hold 10 MiB.
@@ -23,7 +23,7 @@ pub(crate) struct Quarantine {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Lists the entries: id, reason, source, message, and the beginning of the payload
+    /// Lists the entries: id, reason, source, message, and the beginning of the payload; exit code 1 when one cannot be read
     List(List),
     /// Sends entries through the pipeline once more; those that are counted leave the quarantine
     Replay(replay::Replay),
@@ -53,22 +53,31 @@ impl Quarantine {
 impl List {
     async fn run(self) -> anyhow::Result<Exit> {
         let counts = self.store.connect_counts().await?;
-        let (mut after, mut entries) = (None, 0);
+        let (mut after, mut entries, mut unreadable) = (None, 0, 0);
         loop {
             let page = counts.quarantined(after.as_deref(), PageSize::entries(PAGE)).await?;
             entries += page.entries.len() + page.unreadable.len();
+            unreadable += page.unreadable.len();
             after = page.next;
             for entry in page.entries {
                 line(&if self.json { serde_json::to_string(&QuarantineEntry::from(entry))? } else { text(&entry) })?;
+            }
+            for entry in page.unreadable {
+                line(&if self.json {
+                    serde_json::to_string(&UnreadableEntry::from(entry))?
+                } else {
+                    unreadable_text(&entry.0, &entry.1)
+                })?;
             }
             if after.is_none() {
                 break;
             }
         }
         if !self.json {
-            crate::cli::output::complain(&format!("{entries} entries"));
+            let those = if unreadable > 0 { format!(", {unreadable} of them cannot be read") } else { String::new() };
+            crate::cli::output::complain(&format!("{entries} entries{those}"));
         }
-        Ok(Exit::Done)
+        Ok(if unreadable == 0 { Exit::Done } else { Exit::Finding })
     }
 }
 
@@ -83,6 +92,11 @@ fn text(entry: &Quarantined) -> String {
         plain(&entry.source),
         entry.data.len()
     )
+}
+
+/// An entry that is there and cannot be read, for people.
+fn unreadable_text(id: &str, fault: &StoredFault) -> String {
+    format!("{id}  {fault}")
 }
 
 /// The store itself. Nobody is asked who they are at a worker's HTTP face, so it deletes nothing.

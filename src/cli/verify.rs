@@ -2,13 +2,14 @@
 
 use super::confirm::{Confirm, Consent};
 use super::engine::seeded;
-use super::output::{Row, line};
+use super::output::{Row, Unreadable, line};
 use super::{Exit, StoreArgs};
 use clap::Args;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use hotcount::face::PostCount;
-use hotcount::store::{Access, Listing, Repair, StoreError, Tally};
+use hotcount::reader::Verified;
+use hotcount::store::{Access, ErrorClass, Listing, Repair, StoreError, Tally};
 use hotcount::{reader, repair};
 use rand::rngs::SmallRng;
 use serde::Serialize;
@@ -18,7 +19,8 @@ const AFTER_HELP: &str = "\
 Drift is the count from shards minus the count from members. It is 0 unless something else than hotcount has written \
 documents. --fix adds what is lacking to the post's repair shard, on condition that nobody else has repaired the post since \
 it was read: workers keep running, two operators cannot repair twice, and a repair whose answer was lost is read again.\n\n\
-Exit codes: 0 no drift, or all of it corrected · 1 drift remains (found, declined, or --dry-run) · 2 cannot work.";
+A post of which something stored cannot be read is shown with the name of the document, and the others go on.\n\n\
+Exit codes: 0 no drift, or all of it corrected · 1 drift remains (found, declined, or --dry-run), or a post cannot be read · 2 cannot work.";
 
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
@@ -45,6 +47,8 @@ struct Summary {
     members: u64,
     /// Posts whose shards and members differed when they were read.
     drifting: u64,
+    /// Posts of which something stored cannot be read.
+    unreadable: u64,
     /// With `--fix`: posts that this command has corrected.
     #[serde(skip_serializing_if = "Option::is_none")]
     corrected: Option<u64>,
@@ -73,49 +77,77 @@ impl Verify {
         let consent =
             if self.fix { Some(self.confirm.consent("corrects the counts of posts with drift")?) } else { None };
         let store = self.store.connect_repair(if self.fix { Access::Change } else { Access::Read }).await?;
-        let mut repairs = consent.map(|consent| Repairs { store: Arc::clone(&store), consent, rng: seeded() });
-        let mut rows: BoxStream<'_, Result<(String, Tally), StoreError>> =
+        let repairs = consent.map(|consent| Repairs { store: Arc::clone(&store), consent, rng: seeded() });
+        let mut rows: BoxStream<'_, Result<Verified, StoreError>> =
             if self.deep { reader::verify_deep(store).boxed() } else { reader::verify(store, Listing::Shards).boxed() };
         if !self.json {
             line(&Row::header(true))?;
         }
-        let mut sum = Summary::default();
-        if self.fix {
-            (sum.corrected, sum.remaining) = (Some(0), Some(0));
-        }
+        let fixed = repairs.as_ref().map(|_| 0);
+        let sum = Summary { corrected: fixed, remaining: fixed, ..Summary::default() };
+        let mut shown = Shown { json: self.json, repairs, sum };
         while let Some(row) = rows.next().await {
-            let (post, tally) = row?;
-            sum.posts += 1;
-            sum.members += tally.members.unwrap_or_default();
-            let drifting = tally.drift().is_some_and(|drift| drift != 0);
-            let row = Row { post: &post, tally: &tally };
-            match &mut repairs {
-                Some(repairs) if drifting => {
-                    if !self.json {
-                        line(&row.text())?;
-                    }
-                    let fixed = repairs.fix(&post, &tally).await?;
-                    sum.corrected = sum.corrected.map(|n| n + u64::from(fixed.corrected != 0));
-                    sum.remaining = sum.remaining.map(|n| n + u64::from(fixed.now.drift != Some(0)));
-                    line(&if self.json { serde_json::to_string(&fixed)? } else { fixed.text() })?;
-                }
-                _ => line(&if self.json { row.json()? } else { row.text() })?,
+            let Verified { post, tally } = row?;
+            shown.sum.posts += 1;
+            match tally {
+                Ok(tally) => shown.post(&post, &tally).await?,
+                Err(error) => shown.unreadable(&post, error)?,
             }
-            sum.drifting += u64::from(drifting);
         }
+        let sum = shown.sum;
         if self.json {
             line(&serde_json::to_string(&sum)?)?;
         } else {
             crate::cli::output::complain(&sum.text());
         }
-        Ok(if sum.remaining.unwrap_or(sum.drifting) == 0 { Exit::Done } else { Exit::Finding })
+        let found = sum.remaining.unwrap_or(sum.drifting) + sum.unreadable;
+        Ok(if found == 0 { Exit::Done } else { Exit::Finding })
+    }
+}
+
+/// What is shown, and what is done about it.
+struct Shown {
+    json: bool,
+    repairs: Option<Repairs>,
+    sum: Summary,
+}
+
+impl Shown {
+    async fn post(&mut self, post: &str, tally: &Tally) -> anyhow::Result<()> {
+        self.sum.members += tally.members.unwrap_or_default();
+        let drifting = tally.drift().is_some_and(|drift| drift != 0);
+        self.sum.drifting += u64::from(drifting);
+        let row = Row { post, tally };
+        let Some(repairs) = self.repairs.as_mut().filter(|_| drifting) else {
+            return Ok(line(&if self.json { row.json()? } else { row.text() })?);
+        };
+        if !self.json {
+            line(&row.text())?;
+        }
+        let fixed = match repairs.fix(post, tally).await? {
+            Ok(fixed) => fixed,
+            // It could be read a moment ago.
+            Err(error) => return self.unreadable(post, error),
+        };
+        self.sum.corrected = self.sum.corrected.map(|n| n + u64::from(fixed.corrected != 0));
+        self.sum.remaining = self.sum.remaining.map(|n| n + u64::from(fixed.now.drift != Some(0)));
+        Ok(line(&if self.json { serde_json::to_string(&fixed)? } else { fixed.text() })?)
+    }
+
+    fn unreadable(&mut self, post: &str, error: StoreError) -> anyhow::Result<()> {
+        let unreadable = Unreadable::of(post, error)?;
+        self.sum.unreadable += 1;
+        Ok(line(&if self.json { unreadable.json()? } else { unreadable.text() })?)
     }
 }
 
 impl Summary {
     fn text(&self) -> String {
-        let Self { posts, members, drifting, .. } = self;
+        let Self { posts, members, drifting, unreadable, .. } = self;
         let mut text = format!("{posts} posts, {members} members, {drifting} with drift");
+        if *unreadable > 0 {
+            text += &format!(", {unreadable} that cannot be read");
+        }
         if let (Some(corrected), Some(remaining)) = (self.corrected, self.remaining) {
             text += &format!(", {corrected} corrected, {remaining} left with drift");
         }
@@ -131,18 +163,22 @@ struct Repairs {
 }
 
 impl Repairs {
-    async fn fix(&mut self, post: &str, tally: &Tally) -> anyhow::Result<Fixed> {
+    /// Corrects one post; the inner error says that something stored for it cannot be read.
+    async fn fix(&mut self, post: &str, tally: &Tally) -> anyhow::Result<Result<Fixed, StoreError>> {
         let lacking = tally.drift().unwrap_or_default().saturating_neg();
         let row = |tally| PostCount::new(post.to_owned(), tally);
         let left = Fixed { found: row(*tally), would_correct: None, corrected: 0, refused: 0, now: row(*tally) };
         if self.consent == Consent::DryRun {
-            return Ok(Fixed { would_correct: Some(lacking), ..left });
+            return Ok(Ok(Fixed { would_correct: Some(lacking), ..left }));
         }
         if !self.consent.allows_one(&format!("Correct the count of {post} by {lacking:+}?"))? {
-            return Ok(left);
+            return Ok(Ok(left));
         }
-        let outcome = repair::correct(&*self.store, post, &mut self.rng).await?;
-        Ok(Fixed { corrected: outcome.corrected, refused: outcome.refused, now: row(outcome.now), ..left })
+        match repair::correct(&*self.store, post, &mut self.rng).await {
+            Ok(done) => Ok(Ok(Fixed { corrected: done.corrected, refused: done.refused, now: row(done.now), ..left })),
+            Err(error) if matches!(error.class, ErrorClass::Undecidable(_)) => Ok(Err(error)),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 

@@ -34,7 +34,7 @@ pub(super) fn routes(store: Arc<dyn Repair>) -> Router {
 async fn backup(State(Copies { store, room }): State<Copies>) -> Result<Response, Refusal> {
     let Ok(room) = room.try_acquire_owned() else {
         let problem = "another copy is being read: try again when it is done".to_owned();
-        return Err(Refusal(StatusCode::TOO_MANY_REQUESTS, problem));
+        return Err(Refusal::new(StatusCode::TOO_MANY_REQUESTS, problem));
     };
     let chunks = store.backup().await?.map(move |chunk| {
         // Held until the last chunk is read, or nobody reads any more.

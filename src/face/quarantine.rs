@@ -1,5 +1,6 @@
 //! The quarantine as JSON.
 
+use super::problem::Fault;
 use super::rfc3339;
 use crate::store::{self, Quarantined, StoredFault};
 use base64::Engine;
@@ -29,18 +30,13 @@ pub struct UnreadableEntry {
     /// Its id in the quarantine.
     pub id: String,
     /// What keeps it from being read.
-    pub error: String,
-    /// The version of the layout that it has, where that is what this worker does not know.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub v: Option<i64>,
+    #[serde(flatten)]
+    pub fault: Fault,
 }
 
 impl From<(String, StoredFault)> for UnreadableEntry {
     fn from((id, fault): (String, StoredFault)) -> Self {
-        match fault {
-            StoredFault::Unreadable(error) => Self { id, error, v: None },
-            StoredFault::Newer(v) => Self { id, error: fault.to_string(), v: Some(v) },
-        }
+        Self { id, fault: fault.into() }
     }
 }
 
@@ -50,13 +46,9 @@ impl QuarantinePage {
     /// # Errors
     /// When a part of it does not mean what it should.
     pub fn read(self) -> Result<store::QuarantinePage, NotUnderstood> {
-        let fault = |entry: UnreadableEntry| match entry.v {
-            Some(v) => (entry.id, StoredFault::Newer(v)),
-            None => (entry.id, StoredFault::Unreadable(entry.error)),
-        };
         Ok(store::QuarantinePage {
             entries: self.entries.into_iter().map(Quarantined::try_from).collect::<Result<_, _>>()?,
-            unreadable: self.unreadable.into_iter().map(fault).collect(),
+            unreadable: self.unreadable.into_iter().map(|entry| (entry.id, entry.fault.into())).collect(),
             next: self.next,
         })
     }

@@ -58,13 +58,13 @@ pub fn routes(store: Arc<dyn Repair>, held: &Arc<Held>) -> Router {
 pub async fn unknown_path(uri: Uri) -> Response {
     let known = "/v1/events, /v1/counts/POST, /v1/posts, /v1/quarantine, /healthz, /readyz and /metrics";
     let told: String = uri.path().chars().take(100).collect();
-    Refusal(StatusCode::NOT_FOUND, format!("there is no {told} here; there are {known}")).into_response()
+    Refusal::new(StatusCode::NOT_FOUND, format!("there is no {told} here; there are {known}")).into_response()
 }
 
 /// The answer where there is something, for another method. Which ones, the header `Allow` says.
 pub async fn wrong_method(method: Method) -> Response {
     let told = format!("{method} is not among the methods of this path; the header Allow has them");
-    Refusal(StatusCode::METHOD_NOT_ALLOWED, told).into_response()
+    Refusal::new(StatusCode::METHOD_NOT_ALLOWED, told).into_response()
 }
 
 #[derive(Deserialize)]
@@ -97,29 +97,38 @@ enum ListingName {
 }
 
 /// A request that is not answered.
-pub(super) struct Refusal(pub(super) StatusCode, pub(super) String);
+pub(super) struct Refusal(StatusCode, Problem);
+
+impl Refusal {
+    pub(super) fn new(status: StatusCode, sentence: impl Into<String>) -> Self {
+        Self(status, Problem::new(sentence.into()))
+    }
+}
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        (self.0, Json(Problem { error: self.1 })).into_response()
+        (self.0, Json(self.1)).into_response()
     }
 }
 
 impl From<StoreError> for Refusal {
     fn from(error: StoreError) -> Self {
-        Self(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+        let problem = Problem::from(error);
+        // Asking again helps only after somebody has mended what is stored.
+        let mend = !problem.unreadable.is_empty();
+        Self(if mend { StatusCode::INTERNAL_SERVER_ERROR } else { StatusCode::SERVICE_UNAVAILABLE }, problem)
     }
 }
 
 impl From<PathRejection> for Refusal {
     fn from(rejection: PathRejection) -> Self {
-        Self(StatusCode::BAD_REQUEST, rejection.body_text())
+        Self::new(StatusCode::BAD_REQUEST, rejection.body_text())
     }
 }
 
 impl From<QueryRejection> for Refusal {
     fn from(rejection: QueryRejection) -> Self {
-        Self(StatusCode::BAD_REQUEST, rejection.body_text())
+        Self::new(StatusCode::BAD_REQUEST, rejection.body_text())
     }
 }
 
@@ -130,7 +139,7 @@ impl From<JsonRejection> for Refusal {
         } else {
             StatusCode::BAD_REQUEST
         };
-        Self(status, rejection.body_text())
+        Self::new(status, rejection.body_text())
     }
 }
 
@@ -139,20 +148,20 @@ fn limit(asked: Option<usize>, most: usize) -> Result<usize, Refusal> {
     match asked {
         None => Ok(most),
         Some(limit) if (1..=most).contains(&limit) => Ok(limit),
-        Some(_) => Err(Refusal(StatusCode::BAD_REQUEST, format!("limit is a number from 1 to {most}"))),
+        Some(_) => Err(Refusal::new(StatusCode::BAD_REQUEST, format!("limit is a number from 1 to {most}"))),
     }
 }
 
 /// A post's id, which must be one that a post can have: a store would fail over another, or call it one without likes.
 fn legal(post: String) -> Result<String, Refusal> {
-    check_post(&post).map_err(|why| Refusal(StatusCode::BAD_REQUEST, why.to_string()))?;
+    check_post(&post).map_err(|why| Refusal::new(StatusCode::BAD_REQUEST, why.to_string()))?;
     Ok(post)
 }
 
 /// Where a page begins: a post's id or an entry's, which follow the same rules.
 fn after(id: Option<&str>) -> Result<Option<&str>, Refusal> {
     if let Some(why) = id.and_then(|id| check_post(id).err()) {
-        return Err(Refusal(StatusCode::BAD_REQUEST, format!("after: {}", why.problem)));
+        return Err(Refusal::new(StatusCode::BAD_REQUEST, format!("after: {}", why.problem)));
     }
     Ok(id)
 }
@@ -164,7 +173,7 @@ async fn room(pages: &Pages, bytes: usize) -> Result<PageRoom, Response> {
     }
     Metric::RefusedRequests.add_labelled("why", "page", 1);
     let sentence = "too many pages are being read: ask again".to_owned();
-    let mut answer = Refusal(StatusCode::SERVICE_UNAVAILABLE, sentence).into_response();
+    let mut answer = Refusal::new(StatusCode::SERVICE_UNAVAILABLE, sentence).into_response();
     answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
     Err(answer)
 }
@@ -199,13 +208,13 @@ async fn repair(
     let Path(post) = post?;
     let post = legal(post)?;
     let order = tokio::time::timeout(ORDER_WITHIN, Json::<RepairOrder>::from_request(request, &())).await;
-    let late = |_| Refusal(StatusCode::REQUEST_TIMEOUT, "the body did not come in time".to_owned());
+    let late = |_| Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body did not come in time".to_owned());
     let Json(order) = order.map_err(late)??;
     let seen = face.store.examine(&post).await?;
     if seen.version == order.version && face.store.repair(&post, &seen).await? == Repaired::Done {
         return Ok(StatusCode::NO_CONTENT);
     }
-    Err(Refusal(StatusCode::CONFLICT, "somebody else repaired this post first: read it again".to_owned()))
+    Err(Refusal::new(StatusCode::CONFLICT, "somebody else repaired this post first: read it again".to_owned()))
 }
 
 async fn posts(

@@ -84,8 +84,9 @@ impl Remote {
         let status = answer.status();
         let class = if status.is_server_error() { ErrorClass::Unknown } else { ErrorClass::CannotWork };
         // Whoever is no hotcount has no sentence for us.
-        let problem = answer.json::<Problem>().await.map_or_else(|_| status.to_string(), |problem| problem.error);
-        StoreError::new(class, format!("{} answered: {problem}", self.name()))
+        let problem = answer.json::<Problem>().await.unwrap_or_else(|_| Problem::new(status.to_string()));
+        let other = StoreError::new(class, format!("{} answered: {}", self.name(), problem.error));
+        problem.undecidable().unwrap_or(other)
     }
 }
 

@@ -101,8 +101,9 @@ async fn a_deep_verify_finds_posts_without_shards_and_posts_without_members() {
         gone.push(Operation::Delete(place.address().member(&id)));
     }
     tamper(&place, gone).await;
-    let drifting = |rows: Vec<(String, hotcount::store::Tally)>| -> Vec<(String, i64)> {
-        rows.into_iter().map(|(post, tally)| (post, tally.drift().expect("asked for"))).collect()
+    let drifting = |rows: Vec<reader::Verified>| -> Vec<(String, i64)> {
+        let drift = |row: &reader::Verified| row.tally.as_ref().expect("it is read").drift().expect("asked for");
+        rows.into_iter().map(|row| (row.post.clone(), drift(&row))).collect()
     };
     let shallow = reader::verify(store.clone(), Listing::Shards).try_collect().await.expect("it is read");
     assert_eq!(drifting(shallow), [("healthy".to_owned(), 0), ("no-members".to_owned(), 3)]);

@@ -157,6 +157,33 @@ pub(crate) async fn quarantine_pages(f: &Fixture) {
     assert_eq!(listed, sorted);
 }
 
+/// Whatever the size of a page, it ends at its bytes, has one entry at least, and says where the next begins.
+pub(crate) async fn quarantine_pages_end_at_their_bytes(f: &Fixture) {
+    let sized = |n: usize| Quarantined { data: vec![7; n * 100_000].into(), ..poison(&format!("0{n}"), "r") };
+    let entries: Vec<Quarantined> = (0..8).map(sized).collect();
+    f.store.quarantine(&entries).await.expect("kept");
+    for bytes in [1, 100_000, 250_000, 700_000, 1_500_000, 16 << 20] {
+        for number in [1, 3, 25] {
+            let (mut listed, mut after) = (Vec::new(), None);
+            loop {
+                let size = PageSize { entries: number, bytes };
+                let page = f.store.quarantined(after.as_deref(), size).await.expect("a page");
+                let (last, before) = page.entries.split_last().expect("no page is empty");
+                assert!(page.entries.len() <= number);
+                let full = before.iter().map(Quarantined::bytes).sum::<usize>();
+                assert!(before.is_empty() || full < bytes, "{full} bytes before the last entry of {bytes}");
+                listed.extend(page.entries.iter().map(|entry| entry.id.clone()));
+                after = page.next;
+                if after.is_none() {
+                    break;
+                }
+                assert_eq!(after.as_ref(), Some(&last.id));
+            }
+            assert!(listed.iter().eq(entries.iter().map(|entry| &entry.id)), "{bytes}, {number}: {listed:?}");
+        }
+    }
+}
+
 /// Asserts that `left` is `right`, times as far as microseconds.
 pub(crate) fn assert_same_poison(left: &Quarantined, right: &Quarantined) {
     let micros = |at: std::time::SystemTime| at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros());

@@ -1,7 +1,7 @@
 //! `hotcount quarantine purge`: poison that nobody wants any more.
 
 use super::selection::Selection;
-use super::{connect, text};
+use super::{connect, text, unreadable_text};
 use crate::cli::confirm::{Confirm, Consent};
 use crate::cli::engine::seeded;
 use crate::cli::output::line;
@@ -12,7 +12,7 @@ use serde_json::json;
 
 const AFTER_HELP: &str = "\
 What is deleted is gone: nobody delivers it again, because it was acknowledged when it was quarantined. To keep a copy, list \
-it first: hotcount quarantine list --json > poison.jsonl\n\n\
+it first: hotcount quarantine list --json > poison.jsonl. Entries that cannot be read are deleted too.\n\n\
 Exit codes: 0 deleted (or shown, with --dry-run) · 1 declined, or an id is not there · 2 cannot work.";
 
 #[derive(Debug, Args)]
@@ -42,7 +42,8 @@ impl Purge {
         let (mut done, mut missing, mut rng) = (0, 0, seeded());
         let mut pages = self.selection.pages();
         while let Some(page) = pages.next(&*store).await? {
-            let ids: Vec<String> = page.entries.iter().map(|entry| entry.id.clone()).collect();
+            // Deleting needs no reading.
+            let ids: Vec<String> = page.ids().collect();
             if !dry_run {
                 readmit::discard(&*store, &ids, &mut rng).await?;
             }
@@ -53,6 +54,13 @@ impl Purge {
                     (false, false) => format!("{}  deleted", entry.id),
                 })?;
             }
+            for (id, fault) in &page.unreadable {
+                line(&match (self.json, dry_run) {
+                    (true, _) => json!({"id": id, "outcome": outcome}).to_string(),
+                    (false, true) => unreadable_text(id, fault),
+                    (false, false) => format!("{id}  deleted"),
+                })?;
+            }
             for id in &page.missing {
                 line(&if self.json {
                     json!({"id": id, "outcome": "missing"}).to_string()
@@ -60,7 +68,7 @@ impl Purge {
                     format!("{id}  is not there")
                 })?;
             }
-            done += page.entries.len();
+            done += ids.len();
             missing += page.missing.len();
         }
         store.close().await?;

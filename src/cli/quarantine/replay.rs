@@ -1,7 +1,7 @@
 //! `hotcount quarantine replay`: poison, once more through the pipeline.
 
-use super::connect;
 use super::selection::{Page, Selection};
+use super::{connect, unreadable_text};
 use crate::cli::confirm::{Confirm, Consent};
 use crate::cli::engine::{EngineArgs, seeded};
 use crate::cli::output::line;
@@ -20,7 +20,7 @@ const AFTER_HELP: &str = "\
 For after a fix: of hotcount, of --order, or of the store. Each payload is decoded, folded and committed as if it had just \
 arrived, so a like that was counted meanwhile stays counted once. An entry is deleted after its effect is durable; what is \
 poison still stays, with the reason shown. Workers may keep running, but for an embedded store, which belongs to one process.\n\n\
-Exit codes: 0 all counted · 1 declined, some are poison still, or an id is not there · 2 cannot work · 3 interrupted.";
+Exit codes: 0 all counted · 1 declined, some are poison still or cannot be read, or an id is not there · 2 cannot work · 3 interrupted.";
 
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
@@ -31,7 +31,7 @@ pub(super) struct Replay {
     store: StoreArgs,
     #[command(flatten)]
     confirm: Confirm,
-    /// One JSON object a line: id, outcome (counted, would_count, still_poison, left, missing) and reason; the last one
+    /// One JSON object a line: id, outcome (counted, would_count, still_poison, left, unreadable, missing) and reason; the last one
     /// is the summary
     #[arg(long)]
     json: bool,
@@ -46,6 +46,8 @@ struct Summary {
     would_count: u64,
     still_poison: u64,
     left: u64,
+    /// There, and stays, for it cannot be read.
+    unreadable: u64,
     missing: u64,
 }
 
@@ -72,7 +74,7 @@ impl Replay {
         let mut pages = self.selection.pages();
         let work = async {
             while !shutdown.is_cancelled()
-                && let Some(Page { entries, missing }) = pages.next(&*store).await?
+                && let Some(Page { entries, unreadable, missing }) = pages.next(&*store).await?
             {
                 let ids: Vec<String> = entries.iter().map(|entry| entry.id.clone()).collect();
                 let (fates, ended): (_, Result<(), ReadmitError>) = if consent == Consent::DryRun {
@@ -83,6 +85,11 @@ impl Replay {
                 };
                 for (id, fate) in ids.iter().zip(&fates) {
                     sum.show(id, Some(fate), consent, self.json)?;
+                }
+                for (id, fault) in &unreadable {
+                    sum.unreadable += 1;
+                    let row = Row { id, outcome: "unreadable", reason: Some(fault.to_string()) };
+                    line(&if self.json { serde_json::to_string(&row)? } else { unreadable_text(id, fault) })?;
                 }
                 for id in &missing {
                     sum.show(id, None, consent, self.json)?;
@@ -108,7 +115,7 @@ impl Replay {
         Ok(match sum {
             _ if shutdown.is_cancelled() => Exit::LeftToRedelivery,
             Summary { left, .. } if left > 0 => Exit::LeftToRedelivery,
-            Summary { still_poison: 0, missing: 0, .. } => Exit::Done,
+            Summary { still_poison: 0, unreadable: 0, missing: 0, .. } => Exit::Done,
             _ => Exit::Finding,
         })
     }
@@ -141,12 +148,14 @@ impl Summary {
     }
 
     fn text(&self, consent: Consent) -> String {
-        let Self { counted, would_count, still_poison, left, missing } = self;
+        let Self { counted, would_count, still_poison, left, unreadable, missing } = self;
         let first = if consent == Consent::DryRun {
             format!("{would_count} would be counted")
         } else {
             format!("{counted} counted")
         };
-        format!("{first}, {still_poison} poison still, {left} left, {missing} not there")
+        format!(
+            "{first}, {still_poison} poison still, {left} left, {unreadable} that cannot be read, {missing} not there"
+        )
     }
 }

@@ -2,7 +2,7 @@
 
 use super::PAGE;
 use clap::Args;
-use hotcount::store::{PageSize, Quarantined, Store, StoreError};
+use hotcount::store::{ErrorClass, PageSize, Quarantined, Store, StoreError, StoredFault};
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct Selection {
@@ -18,8 +18,18 @@ pub(super) struct Selection {
 #[derive(Default)]
 pub(super) struct Page {
     pub(super) entries: Vec<Quarantined>,
+    /// Those that are there and cannot be read.
+    pub(super) unreadable: Vec<(String, StoredFault)>,
     /// Ids that nothing is kept under.
     pub(super) missing: Vec<String>,
+}
+
+impl Page {
+    /// The ids of what is there, readable or not.
+    pub(super) fn ids(&self) -> impl Iterator<Item = String> {
+        let unreadable = self.unreadable.iter().map(|(id, _)| id.clone());
+        self.entries.iter().map(|entry| entry.id.clone()).chain(unreadable)
+    }
 }
 
 /// The selected entries, page by page.
@@ -57,17 +67,35 @@ impl Pages {
             let page = store.quarantined(self.after.as_deref(), PageSize::entries(PAGE)).await?;
             self.ended = page.next.is_none();
             self.after = page.next;
-            return Ok(Some(Page { entries: page.entries, missing: Vec::new() }));
+            return Ok(Some(Page { entries: page.entries, unreadable: page.unreadable, missing: Vec::new() }));
         }
-        let mut page = Page::default();
-        let rest = self.selection.ids.split_off(PAGE.min(self.selection.ids.len()));
-        for id in std::mem::replace(&mut self.selection.ids, rest) {
-            match store.find_quarantined(&id).await? {
-                Some(entry) => page.entries.push(entry),
-                None => page.missing.push(id),
+        let (mut page, mut bytes) = (Page::default(), 0);
+        let size = PageSize::entries(PAGE);
+        let mut looked = 0;
+        for id in self.selection.ids.iter().take(size.entries) {
+            if bytes >= size.bytes {
+                break;
+            }
+            looked += 1;
+            match store.find_quarantined(id).await {
+                Ok(Some(entry)) => {
+                    bytes += entry.bytes();
+                    page.entries.push(entry);
+                }
+                Ok(None) => page.missing.push(id.clone()),
+                Err(error) => page.unreadable.push((id.clone(), fault_of(error)?)),
             }
         }
+        self.selection.ids.drain(..looked);
         self.ended = self.selection.ids.is_empty();
         Ok(Some(page))
+    }
+}
+
+/// What keeps the one entry that was asked for from being read; any other error is one of the store.
+fn fault_of(error: StoreError) -> Result<StoredFault, StoreError> {
+    match &error.class {
+        ErrorClass::Undecidable(those) => those.first().map(|one| one.fault.clone()).ok_or(error),
+        _ => Err(error),
     }
 }
