@@ -12,7 +12,9 @@ pub mod pubsub;
 
 use crate::ack::Ack;
 use crate::adapter_url::{UrlError, scheme};
-use crate::held::{Held, Share};
+#[cfg(feature = "http")]
+use crate::held::Held;
+use crate::held::Share;
 use async_trait::async_trait;
 use bytes::Bytes;
 use std::sync::Arc;

@@ -105,7 +105,7 @@ async fn what_cannot_be_read_is_the_same_through_a_worker_and_keeps_no_other_pos
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let base = format!("http://{}", listener.local_addr().expect("an address"));
     let store = Arc::new(Spoiled(Memory::default()));
-    let routes = face::routes(store.clone());
+    let routes = face::routes(store.clone(), &hotcount::pipeline::Config::default().held());
     let server = tokio::spawn(async move { axum::serve(listener, routes).await });
     let remote = Arc::new(Remote::connect(&base).expect("a client"));
     for post in ["spoiled", "newer"] {

@@ -89,7 +89,7 @@ impl Replay {
             Ok(report) => (report, None),
             // What came before the failure was counted.
             Err(error @ EngineError::Source(_)) => {
-                (Report { counted: progress.counted(), unconfirmed: 0 }, Some(error))
+                (Report { counted: progress.counted(), unconfirmed: 0, ends_by: None }, Some(error))
             }
             Err(error) => return Err(error.into()),
         };

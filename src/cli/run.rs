@@ -95,8 +95,19 @@ impl Run {
         }
         // What was settled last is answered before the process ends.
         closing.cancel();
-        server.await;
-        store.close().await?;
+        let ends_by = report.as_ref().ok().and_then(|report| report.ends_by);
+        let closed = async {
+            server.await;
+            store.close().await
+        };
+        match ends_by {
+            // Whoever asked to stop was told when all of it ends. What was answered is durable, closed or not.
+            Some(ends_by) => match tokio::time::timeout_at(ends_by.into(), closed).await {
+                Ok(closed) => closed?,
+                Err(_) => tracing::warn!("the store was not closed in time; nothing that was answered is lost"),
+            },
+            None => closed.await?,
+        }
         let report = report?;
         let counted = report.counted;
         if self.json {

@@ -10,8 +10,8 @@ mod failures;
 mod faults;
 mod modelled;
 mod poison;
-mod store_as_a_whole;
 mod source_checks;
+mod store_as_a_whole;
 mod streams;
 mod watchdog;
 

@@ -7,8 +7,8 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
 use std::ops::{Deref, DerefMut};
-pub(crate) use std::sync::atomic::Ordering;
 pub(crate) use std::sync::PoisonError;
+pub(crate) use std::sync::atomic::Ordering;
 
 shuttle::thread_local! {
     static HOLDS_A_LOCK: Cell<bool> = Cell::new(false);
