@@ -192,11 +192,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn pages_share_a_quarter_of_the_budget_and_give_back_what_was_sent() {
         let pages = pages(8 << 20);
-        let mut first = pages.room(2 << 20).await.expect("a quarter of the budget");
+        let quarter = pages.held.budget().max_bytes() / 4;
+        let mut first = pages.room(quarter).await.expect("a quarter of the budget");
         assert!(pages.room(1 << 10).await.is_none(), "and no more, however long one waits");
         assert!(pages.held.budget().has_bytes(), "likes have the rest");
         first.set(1 << 20);
-        drop(pages.room(1 << 20).await.expect("what was given back"));
+        drop(pages.room(quarter - (1 << 20)).await.expect("what was given back"));
         let page = QuarantinePage { entries: vec![entry("a", 1 << 19), entry("b", 1 << 19)], ..Default::default() };
         let mut body = written(page, first).into_data_stream();
         let full = pages.held.budget().bytes();
