@@ -6,10 +6,18 @@
 //! cargo run --example reader -- http://127.0.0.1:8080 p1      # shows posts of a running worker
 //! cargo run --example reader -- --watch p1                    # follows a post of the worker on 127.0.0.1:8080
 //! cargo run --example reader -- --watch p1 --store firestore://my-project --for 60
+//! cargo run --example reader -- --application my-project p1   # as an application of yours would read it
 //! ```
+//!
+//! `--application` opens no hotcount: it reads the shard documents with the `firestore` crate, see
+//! `support/application.rs`. `FIRESTORE_EMULATOR_HOST` leads to an emulator.
 //!
 //! An embedded store belongs to one process: while a worker has it, watch through the worker's `http://ADDR`.
 
+#[path = "support/application.rs"]
+mod application;
+
+use firestore::FirestoreDb;
 use hotcount::batch::{Batch, BatchKey};
 use hotcount::event::Like;
 use hotcount::reader;
@@ -23,7 +31,8 @@ use std::time::{Duration, Instant};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-const USAGE: &str = "usage: reader [STORE POST…] | reader --watch POST [--store STORE] [--for SECONDS]";
+const USAGE: &str = "usage: reader [STORE POST…] | reader --watch POST [--store STORE] [--for SECONDS] \
+                     | reader --application PROJECT POST…";
 
 /// How often a watched post is read. Reading a post costs one read of each of its shards.
 const EVERY: Duration = Duration::from_secs(1);
@@ -44,6 +53,11 @@ async fn main() -> ExitCode {
 
 async fn run() -> Outcome<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [mode, project, posts @ ..] = &arguments[..]
+        && mode == "--application"
+    {
+        return as_an_application(project, posts).await;
+    }
     if arguments.iter().any(|argument| argument.starts_with('-')) {
         return watch(&Watched::parse(&arguments)?).await;
     }
@@ -52,6 +66,15 @@ async fn run() -> Outcome<()> {
         None => (some_likes().await?, vec!["viral".to_owned(), "quiet".to_owned(), "nobody-liked-this".to_owned()]),
     };
     show(&*counts, &posts).await
+}
+
+/// The counts of posts, without hotcount.
+async fn as_an_application(project: &str, posts: &[String]) -> Outcome<()> {
+    let db = FirestoreDb::new(project).await?;
+    for post in posts {
+        println!("{post:<24} {:>10}", application::count(&db, post).await?);
+    }
+    Ok(())
 }
 
 /// A row for each post, shards and members read at one time.

@@ -7,6 +7,7 @@ use crate::meter::Metered;
 use crate::rounds::Rounds;
 use crate::row::{Measured, Row, Strategy, rate};
 use crate::support::emulators::unique;
+use crate::support::within;
 use crate::transaction::Guarded;
 use crate::workers::{self, Workers};
 use hotcount::load::Shape;
@@ -27,6 +28,12 @@ const BATCH_WRITES: usize = 500;
 
 /// The emulator's Java is compiled while it runs; what comes first is slow.
 const WARM_UP: Duration = Duration::from_secs(2);
+
+/// One run takes some ten seconds. An emulator that collects garbage stalls for a minute at a time.
+const RUN_WITHIN: Duration = Duration::from_secs(300);
+
+/// To empty a database of some hundred thousand documents takes the emulator some seconds.
+const EMPTY_WITHIN: Duration = Duration::from_secs(120);
 
 /// Everything that the emulator shows.
 pub(crate) async fn emulator(host: &str, arguments: &Arguments, rows: &mut Vec<Row>) {
@@ -68,8 +75,10 @@ impl Fresh<'_> {
     async fn run<T>(&self, run: impl AsyncFnOnce(Address) -> T) -> T {
         let project = unique("bench");
         let url = format!("firestore://{project}?emulator={}", self.host);
-        let answer = run(Address::parse(&url, "bench", None).expect("the URL is right")).await;
-        self.empty(&project).await.expect("the emulator answers");
+        let address = Address::parse(&url, "bench", None).expect("the URL is right");
+        let answer = within(RUN_WITHIN, "one run on the emulator", run(address)).await;
+        let emptied = within(EMPTY_WITHIN, "the emulator to empty a database", self.empty(&project)).await;
+        emptied.expect("the emulator answers");
         answer
     }
 

@@ -60,6 +60,7 @@ async fn what_is_readable_is_saved_with_exact_counts_and_the_rest_is_named() {
     states.push(without(log.to_str().unwrap()));
     states.push(without(tables[0].to_str().unwrap()));
     states.extend([without("store/rows/current"), without("store/format"), without("store/mark")]);
+    let mut mattered = 0;
     for (state, damaged) in states {
         restore(&path, &state);
         let _ = std::fs::remove_dir_all(&into);
@@ -70,9 +71,16 @@ async fn what_is_readable_is_saved_with_exact_counts_and_the_rest_is_named() {
             None => assert_eq!((saved.members, saved.damaged), (all, 0)),
             Some(file) => {
                 let lists = ["store/rows/current", "store/format", "store/mark"].contains(&file.to_str().unwrap());
-                assert!(if lists { saved.members == all } else { saved.members < all }, "{file:?}: {saved:?}");
+                let is_log = *file == log;
+                // A table that a merge has just replaced lies there until it is removed, and holds nothing.
+                let replaced = tables.contains(file) && saved.members == all && damages.is_empty();
+                assert!(
+                    if lists || replaced { saved.members == all } else { saved.members < all },
+                    "{file:?}: {saved:?}"
+                );
                 let named = damages.iter().any(|damage| damage.file.starts_with(path.join("store")));
-                assert!(named || file.ends_with("mark") || *file == log, "{file:?}: {damages:?}");
+                assert!(named || replaced || file.ends_with("mark") || is_log, "{file:?}: {damages:?}");
+                mattered += usize::from(tables.contains(file) && !replaced);
             }
         }
         let store = try_open(&into, "", Access::Change).await.expect("it opens");
@@ -86,6 +94,7 @@ async fn what_is_readable_is_saved_with_exact_counts_and_the_rest_is_named() {
         assert_exact(&*store).await;
         store.close().await.unwrap();
     }
+    assert!(mattered > 0, "no table of {} held anything", tables.len());
 }
 
 #[tokio::test]

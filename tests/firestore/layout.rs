@@ -3,6 +3,7 @@
 use super::kept::poison;
 use super::outside::int;
 use super::*;
+use firestore::{FirestoreDb, FirestoreDbOptions};
 use hotcount::store::{LAYOUT, PageSize};
 
 #[tokio::test]
@@ -184,4 +185,21 @@ async fn a_host_that_is_not_there_is_said_so_in_one_sentence() {
     let Err(error) = Firestore::connect(&url, &Options::default()).await else { panic!("nobody is there") };
     assert!(matches!(error, ConnectError::Unavailable { .. }));
     assert!(error.to_string().contains("is not reached"), "{error}");
+}
+
+#[tokio::test]
+async fn an_application_reads_the_count_with_the_firestore_crate_alone() {
+    let Some(place) = Place::new("typed") else { return };
+    let store = place.store().await;
+    for shard in [3, 9] {
+        let one = Batch::new(key(), likes("post-1", u32::from(shard) * 100..u32::from(shard) * 100 + 7));
+        store.apply(&one, Attempt::first(shard)).await.expect("it is applied");
+    }
+    let address = place.address();
+    let options = FirestoreDbOptions::new(address.project().to_owned())
+        .with_firebase_api_url(format!("http://{}", address.emulator().expect("it runs on an emulator")));
+    let anonymous = gcloud_sdk::google_cloud_auth::credentials::anonymous::Builder::new().build();
+    let db = FirestoreDb::with_options_auth(options, anonymous).await.expect("the emulator is there");
+    assert_eq!(application::count(&db, "post-1").await.expect("it reads"), 14);
+    assert_eq!(application::count(&db, "nobody-liked-this").await.expect("it reads"), 0);
 }

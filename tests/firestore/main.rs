@@ -2,6 +2,8 @@
 #![cfg(feature = "firestore")]
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../../examples/support/application.rs"]
+mod application;
 mod commits;
 mod cost;
 mod faults;

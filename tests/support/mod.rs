@@ -7,3 +7,16 @@ pub mod emulators;
 pub mod proxy;
 #[cfg(feature = "pubsub")]
 pub mod publish;
+
+use std::time::Duration;
+
+/// What `future` gives.
+///
+/// # Panics
+/// When it takes longer than `limit`, naming what was waited for.
+pub async fn within<T>(limit: Duration, what: &str, future: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(limit, future).await {
+        Ok(done) => done,
+        Err(_) => panic!("waited {limit:?} for {what}"),
+    }
+}
