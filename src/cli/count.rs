@@ -6,7 +6,14 @@ use clap::Args;
 use hotcount::reader;
 use hotcount::store::Depth;
 
+const AFTER_HELP: &str = "\
+  hotcount count p1 p2 --verify
+  hotcount count p1 --json --store http://127.0.0.1:8080     an embedded store is read through the worker that has it open
+
+Exit codes: 0 shown · 1 --verify found drift, or a post cannot be read · 2 cannot work.";
+
 #[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
 pub(crate) struct Count {
     /// The posts; one that nobody ever liked counts 0
     #[arg(required = true, value_name = "POST")]

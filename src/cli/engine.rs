@@ -50,7 +50,8 @@ pub(crate) struct EngineArgs {
     /// source's lease, at most 3300]
     #[arg(long, env = "HOTCOUNT_RETRY_DEADLINE_S", value_name = "S")]
     retry_deadline_s: Option<u64>,
-    /// How long a shutdown may take to flush and settle, in seconds
+    /// How long a shutdown may take altogether, in seconds: flushing, settling, closing the source and the store. The default
+    /// fits into the 30 seconds of Kubernetes; where 10 are given, as on Cloud Run, set 8
     #[arg(long, env = "HOTCOUNT_DRAIN_DEADLINE_S", default_value_t = 25, value_name = "S")]
     drain_deadline_s: u64,
     /// Seeds shard choice and jitter; batch keys are random whatever it is [default: random]

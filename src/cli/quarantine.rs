@@ -31,7 +31,14 @@ enum Action {
     Purge(purge::Purge),
 }
 
+const AFTER_LIST: &str = "\
+The reasons, the most frequent first:
+  hotcount quarantine list --json | jq -r .reason | sort | uniq -c | sort -rn
+
+Exit codes: 0 listed · 1 an entry cannot be read · 2 cannot work.";
+
 #[derive(Debug, Args)]
+#[command(after_help = AFTER_LIST)]
 struct List {
     #[command(flatten)]
     store: StoreArgs,

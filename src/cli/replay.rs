@@ -23,7 +23,17 @@ use tokio_util::sync::CancellationToken;
 /// may stay so.
 const ENDS_WITHIN: Duration = Duration::from_secs(2);
 
+const AFTER_HELP: &str = "\
+  hotcount replay likes.jsonl.gz --store embedded:./data
+  zcat day-*.gz | hotcount replay - --store firestore://PROJECT
+
+A file that was replayed in part is completed by the same command again: what was counted stays counted once.
+
+Exit codes: 0 all of it was read, and what is no event is in the quarantine · 1 nothing of it counts · 2 cannot work, or the file
+breaks off: what came before was counted · 3 stopped before the end.";
+
 #[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
 pub(crate) struct Replay {
     /// A file of events, or - for standard input: one JSON object a line, one after the other, over several lines, or in an
     /// array; plain or in CloudEvents, Pub/Sub push or SNS envelopes; packed with gzip or zstd, whatever its name

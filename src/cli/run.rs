@@ -28,7 +28,21 @@ use tokio_util::sync::CancellationToken;
 /// The exporter's own default.
 const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 
+const AFTER_HELP: &str = "\
+Events over HTTP into an embedded store, with nothing installed:
+  hotcount run
+
+Pub/Sub and Firestore, set up first:
+  hotcount setup --source pubsub://PROJECT/likes --store firestore://PROJECT
+  hotcount run --source pubsub://PROJECT/likes --store firestore://PROJECT --http 0.0.0.0:8080
+
+SIGTERM or SIGINT drains: pulling stops, what is held is committed and acknowledged, and the log says when it ends at the
+latest. A second signal ends it at once; what was not acknowledged is delivered again. /readyz on --http says what is wrong.
+
+Exit codes: 0 drained · 2 cannot work, or stood still · 3 stopped with deliveries left to redelivery.";
+
 #[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
 pub(crate) struct Run {
     /// The source: pubsub://PROJECT/SUBSCRIPTION, or http: for events posted to --http
     #[arg(long, env = "HOTCOUNT_SOURCE", default_value = "http:", value_name = "URL", hide_env_values = true)]

@@ -5,7 +5,16 @@ use super::url::Url;
 use super::{Exit, StoreArgs};
 use clap::Args;
 
+const AFTER_HELP: &str = "\
+  hotcount setup --source pubsub://PROJECT/likes --store firestore://PROJECT
+  hotcount setup --source pubsub://PROJECT/likes --store firestore://PROJECT --print > setup.sh
+
+It may be run again: what exists stays, and what differs from what hotcount relies on is said with the command that mends it.
+
+Exit codes: 0 done · 1 something that exists differs · 2 cannot work.";
+
 #[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
 pub(crate) struct Setup {
     /// The source to set up: pubsub://PROJECT/SUBSCRIPTION[?topic=TOPIC&exactly_once=true]. The topic is called as the
     /// subscription unless it is given; one that exists keeps its topic

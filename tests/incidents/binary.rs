@@ -20,8 +20,9 @@ async fn metrics(worker: &Process) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn duplicates_are_counted_at_each_layer_that_sees_them_incident_10() {
+    // The settings are committed before any batch.
     let lose_the_first = |call: &Call<'_>| match (call.method, call.number) {
-        ("Commit", 0) => Verdict::Lose(Status::new(14, "unavailable")),
+        ("Commit", 1) => Verdict::Lose(Status::new(14, "unavailable")),
         _ => Verdict::Pass,
     };
     let Some(place) = Place::spoiled(lose_the_first).await else { return };
@@ -47,12 +48,17 @@ async fn duplicates_are_counted_at_each_layer_that_sees_them_incident_10() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_second_signal_ends_a_drain_at_once_incident_45() {
-    let hold = |call: &Call<'_>| if call.method == "Commit" { Verdict::HoldRequest } else { Verdict::Pass };
+    let hold = |call: &Call<'_>| match (call.method, call.number) {
+        // The settings.
+        ("Commit", 0) => Verdict::Pass,
+        ("Commit", _) => Verdict::HoldRequest,
+        _ => Verdict::Pass,
+    };
     let Some(place) = Place::spoiled(hold).await else { return };
     let mut worker = start(&place, &["--drain-deadline-s", "10000"]);
     let request = reqwest::Client::new().post(format!("{}/v1/events", worker.address)).body(like(1)).send();
     let request = tokio::spawn(request);
-    place.proxy.called("Commit", 1).await;
+    place.proxy.called("Commit", 2).await;
     worker.signal("TERM");
     soon("it drains", || worker.log().contains("finishing what is under way")).await;
     worker.signal("TERM");

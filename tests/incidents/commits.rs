@@ -38,9 +38,9 @@ async fn no_layer_below_the_flush_sends_a_commit_again_incident_57() {
     assert_eq!(count(&*place.store, "p").await, (5, 5));
 }
 
-/// Firestore takes 500 transforms of one document in one commit.
+/// Firestore takes 500 transforms of one document in one commit. A shard has two, for its count and its version.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_batch_transforms_each_document_once_incident_71() {
+async fn a_full_batch_has_at_most_two_transforms_a_document_incident_71() {
     let most = Arc::new(Mutex::new(BTreeMap::<String, usize>::new()));
     let counting = Arc::clone(&most);
     let wire = move |call: &Call<'_>| {
@@ -61,7 +61,7 @@ async fn a_full_batch_transforms_each_document_once_incident_71() {
     let likes = place.store.limits().max_writes - 2;
     assert_eq!(place.store.apply(&batch(3, likes), Attempt::first(1)).await.expect("it fits").applied, likes as u64);
     let transforms = most.lock().unwrap();
-    assert!(transforms.len() >= likes && transforms.values().all(|n| *n <= 1), "{:?}", transforms.values().max());
+    assert!(transforms.len() >= likes && transforms.values().all(|n| *n <= 2), "{:?}", transforms.values().max());
 }
 
 /// Attempts at commits while half of them are aborted for five minutes.

@@ -21,7 +21,9 @@ async fn batch_keys(place: &Place) -> Vec<Document> {
         ..Default::default()
     };
     let answers = place.grpc.run_query(request).await.expect("it answers");
-    answers.into_iter().filter_map(|answer| answer.document).collect()
+    let documents = answers.into_iter().filter_map(|answer| answer.document);
+    // The settings are kept beside them, and have no `expireAt`.
+    documents.filter(|document| document.fields.contains_key("expireAt")).collect()
 }
 
 async fn write(place: &Place, operations: impl Iterator<Item = Operation>) {
