@@ -1,13 +1,10 @@
 //! Damage in what was synced: it is refused with the file and the place, or it does no harm. It is never a smaller count.
 
-use super::files::{content, restore};
+use super::files::{Content, content, content_at_rest, restore};
 use super::{apply, count, open, try_open};
 use hotcount::store::{Access, Listing, Store};
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use tempfile::TempDir;
-
-type Content = BTreeMap<PathBuf, Option<Vec<u8>>>;
 
 /// All that the store counts.
 async fn all(store: &dyn Store) -> Vec<(String, i64)> {
@@ -24,7 +21,7 @@ async fn killed(path: &Path, query: &str, batches: u64) -> (Content, Vec<(String
     for number in 0..batches {
         apply(&*store, number, 40).await;
     }
-    let state = content(path);
+    let state = content_at_rest(path);
     let counts = all(&*store).await;
     store.close().await.unwrap();
     (state, counts)

@@ -4,14 +4,30 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// Content with their bytes, and folders without.
+pub(crate) type Content = BTreeMap<PathBuf, Option<Vec<u8>>>;
+
 /// All files below a folder with their bytes, and all folders.
-pub(crate) fn content(folder: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
+pub(crate) fn content(folder: &Path) -> Content {
     let mut found = BTreeMap::new();
     collect(folder, folder, &mut found);
     found
 }
 
-fn collect(root: &Path, folder: &Path, found: &mut BTreeMap<PathBuf, Option<Vec<u8>>>) {
+/// The same while a store is open that works in the background: read again until it was one state.
+pub(crate) fn content_at_rest(folder: &Path) -> Content {
+    let mut before = content(folder);
+    for _ in 0..1_000 {
+        let now = content(folder);
+        if now == before {
+            return now;
+        }
+        before = now;
+    }
+    panic!("the store goes on writing, though it is asked for nothing");
+}
+
+fn collect(root: &Path, folder: &Path, found: &mut Content) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.strip_prefix(root).unwrap().to_owned();
@@ -29,7 +45,7 @@ fn collect(root: &Path, folder: &Path, found: &mut BTreeMap<PathBuf, Option<Vec<
 }
 
 /// Makes a folder that has this content.
-pub(crate) fn restore(folder: &Path, content: &BTreeMap<PathBuf, Option<Vec<u8>>>) {
+pub(crate) fn restore(folder: &Path, content: &Content) {
     let _ = fs::remove_dir_all(folder);
     fs::create_dir_all(folder).unwrap();
     for (name, bytes) in content {
@@ -41,7 +57,7 @@ pub(crate) fn restore(folder: &Path, content: &BTreeMap<PathBuf, Option<Vec<u8>>
 }
 
 /// Whether any file holds these bytes.
-pub(crate) fn holds(content: &BTreeMap<PathBuf, Option<Vec<u8>>>, needle: &[u8]) -> Option<PathBuf> {
+pub(crate) fn holds(content: &Content, needle: &[u8]) -> Option<PathBuf> {
     let holds = |bytes: &Vec<u8>| bytes.windows(needle.len()).any(|window| window == needle);
     content.iter().find(|(_, bytes)| bytes.as_ref().is_some_and(holds)).map(|(name, _)| name.clone())
 }
