@@ -160,6 +160,12 @@ impl Framer {
         self.refusal
     }
 
+    /// Bytes that were pushed and may be the beginning of the next record. Take all records before.
+    #[must_use]
+    pub fn pending_bytes(&self) -> usize {
+        self.buffer.len() - self.at
+    }
+
     /// The memory that it holds, in bytes.
     #[must_use]
     pub fn held_bytes(&self) -> usize {

@@ -48,10 +48,8 @@ pub(super) struct Intake<'a> {
     framer: Framer,
     /// For what is read and is no event yet.
     read: HeldBytes,
-    /// Bytes since the last event, at most: what may be the beginning of the next.
-    pending: usize,
-    /// A place among the large events.
-    large: Option<SemaphorePermit<'a>>,
+    /// A place among the large events, and the bytes that were taken with it.
+    large: Option<(SemaphorePermit<'a>, usize)>,
     /// How large an event may get.
     most: usize,
     /// What its head says of the only event.
@@ -73,7 +71,6 @@ impl<'a> Intake<'a> {
             stage: Stage::Reading,
             framer: Framer::new(framing, MAX_BODY_BYTES),
             read: HeldBytes::none(&door.held),
-            pending: 0,
             large: None,
             most: length.unwrap_or(MAX_BODY_BYTES),
             meta,
@@ -107,20 +104,20 @@ impl<'a> Intake<'a> {
     pub(super) async fn take(&mut self, piece: &[u8]) -> Result<(), Refused> {
         self.stage = Stage::WaitingForRoom;
         self.read.grow(piece.len()).await;
-        self.pending += piece.len();
-        if self.pending > SMALL_BYTES && self.large.is_none() {
+        if self.framer.pending_bytes() + piece.len() > SMALL_BYTES && self.large.is_none() {
             // Never closed.
-            self.large = self.door.large.acquire().await.ok();
+            let place = self.door.large.acquire().await.ok();
             self.read.grow(self.most).await;
+            self.large = place.map(|place| (place, self.read.bytes()));
         }
         self.framer.push(piece);
-        if self.records().await? {
-            self.pending = piece.len();
+        self.records().await?;
+        if self.framer.pending_bytes() <= SMALL_BYTES {
             self.large = None;
         }
-        if self.large.is_none() {
-            self.read.set(self.framer.held_bytes());
-        }
+        // What was only passed over, as padding, holds nothing: a body must never wait for room that it has itself.
+        let taken = self.large.as_ref().map_or(0, |(_, bytes)| *bytes);
+        self.read.set(self.framer.held_bytes().max(taken));
         Ok(())
     }
 
@@ -138,18 +135,16 @@ impl<'a> Intake<'a> {
         Ok(())
     }
 
-    /// Hands over the events that are complete. Answers whether there were any.
-    async fn records(&mut self) -> Result<bool, Refused> {
+    /// Hands over the events that are complete.
+    async fn records(&mut self) -> Result<(), Refused> {
         let received_at = SystemTime::now();
         let mut room = Room { held: &self.door.held, reserved: None, left: 0 };
-        let mut some = false;
         loop {
             let record = self.framer.next_record();
             if let Some(refusal) = self.framer.refusal() {
                 return Err(Refused::Form(refusal));
             }
-            let Some(Record { line, payload, .. }) = record else { return Ok(some) };
-            some = true;
+            let Some(Record { line, payload, .. }) = record else { return Ok(()) };
             room.one_more().await;
             self.request.one_more();
             let meta = self.meta.take().map(Box::new);
