@@ -24,7 +24,7 @@ fn main() -> ExitCode {
     match ended {
         Ok(exit) => exit.into(),
         Err(error) => {
-            cli::output::complain(&format!("error: {error:#}"));
+            cli::output::complain(&format!("error: {}", cli::output::with_causes(&error)));
             cli::Exit::CannotWork.into()
         }
     }

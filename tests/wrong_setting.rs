@@ -39,16 +39,24 @@ fn event(user: usize) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_that_refuses_every_write_stops_the_worker_with_a_sentence_and_nothing_is_lost() {
+async fn a_store_that_refuses_every_like_stops_the_worker_with_a_sentence_and_nothing_is_lost() {
     let Some(host) = firestore() else { return };
-    join_all(REFUSALS.map(|refusal| refused(&host, refusal))).await;
+    // The settings, which are committed first, are taken.
+    join_all(REFUSALS.map(|refusal| refused(&host, refusal, 1))).await;
 }
 
-/// A worker whose every commit is answered so, and one that works after it.
-async fn refused(host: &str, (code, says, advice): (u16, &'static str, &str)) {
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_does_not_take_the_settings_stops_the_worker_with_a_sentence_and_nothing_is_lost() {
+    let Some(host) = firestore() else { return };
+    let refusals = [REFUSALS[0], (3, "A document name is not valid.", "is its address right")];
+    join_all(refusals.map(|refusal| refused(&host, refusal, 0))).await;
+}
+
+/// A worker whose commits are answered so from the one with the number `first` on, and one that works after it.
+async fn refused(host: &str, (code, says, advice): (u16, &'static str, &str), first: usize) {
     let Some(topic) = Topic::new(|subscription| subscription).await else { return };
     let wire = Proxy::start(host, move |call| match call.method {
-        "Commit" => Verdict::Refuse(Status::new(code, says)),
+        "Commit" if call.number >= first => Verdict::Refuse(Status::new(code, says)),
         _ => Verdict::Pass,
     })
     .await;
@@ -61,7 +69,8 @@ async fn refused(host: &str, (code, says, advice): (u16, &'static str, &str)) {
     let sentence = log.lines().find(|line| line.starts_with("error: the store cannot work: "));
     let sentence = sentence.unwrap_or_else(|| panic!("{code}: {log}"));
     assert!(sentence.contains(advice) && sentence.contains(says), "{code}: {sentence}");
-    assert!(wire.calls("Commit") > 0, "{code}: {log}");
+    assert_eq!(sentence.matches(says).count(), 1, "{code}: {sentence}");
+    assert!(wire.calls("Commit") > first, "{code}: {log}");
     let url = format!("firestore://{project}?emulator={host}");
     let store = store::connect(&url, &store::Options::default()).await.unwrap();
     assert!(

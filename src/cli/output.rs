@@ -24,6 +24,24 @@ pub(crate) fn complain(text: &str) {
     let _ = writeln!(io::stderr(), "{}", plain_lines(&without_passwords(text)));
 }
 
+/// An error and its causes in one line, without what was said already.
+pub(crate) fn with_causes(error: &anyhow::Error) -> String {
+    let mut told = String::new();
+    for cause in error.chain() {
+        // The store's own message has the code and the text of a status.
+        #[cfg(feature = "firestore")]
+        if cause.is::<gcloud_sdk::tonic::Status>() {
+            continue;
+        }
+        let text = cause.to_string();
+        if !told.contains(&text) {
+            let between = if told.is_empty() { "" } else { ": " };
+            told = format!("{told}{between}{text}");
+        }
+    }
+    told
+}
+
 /// Characters of a payload that a row shows.
 const SHOWN: usize = 80;
 

@@ -5,7 +5,7 @@ use crate::backoff::Backoff;
 use crate::event::OrderPolicy;
 use crate::flush::Health;
 use crate::progress::Progress;
-use crate::store::{ErrorClass, LAYOUT, Settings, Store};
+use crate::store::{ErrorClass, LAYOUT, Settings, Store, StoreError};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use tokio_util::sync::CancellationToken;
@@ -53,6 +53,10 @@ pub(super) async fn agree(
             }
             Err(error) => health.judged(error),
         };
+        if error.class == ErrorClass::BatchCannotWork {
+            let message = format!("the store refuses to keep what its workers agree on; is its address right? {error}");
+            return Err(EngineError::Store(StoreError { class: ErrorClass::CannotWork, message, source: None }));
+        }
         if !matches!(error.class, ErrorClass::DidNotCommit | ErrorClass::Unknown | ErrorClass::Unauthenticated) {
             return Err(EngineError::Store(error));
         }

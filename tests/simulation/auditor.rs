@@ -51,6 +51,9 @@ struct State {
 struct Refused {
     /// Since when it was refused alone, with no other answer between.
     alone_since: Option<Duration>,
+    /// Whether such a row lasted long enough before another answer ended it: the like may have been on its way into the
+    /// quarantine then, while a second delivery of it was tried.
+    long_ago: bool,
     /// Whether its effect was durable at every refusal: then each look after one finds it, and there is nothing to
     /// quarantine. A lane that looked before may still be on its way into the quarantine.
     durable: bool,
@@ -117,7 +120,7 @@ impl Auditor {
         for (member, wish) in batch.likes().iter().map(in_own_words) {
             let durable = self.books.member(&member).is_some_and(|stored| stored >= wish);
             let key = (life.slot, life.number, member, wish);
-            let refused = state.refused.entry(key).or_insert(Refused { alone_since: None, durable });
+            let refused = state.refused.entry(key).or_insert(Refused { alone_since: None, long_ago: false, durable });
             if batch.likes().len() == 1 {
                 refused.alone_since.get_or_insert(self.world.now());
             }
@@ -130,7 +133,8 @@ impl Auditor {
         let mut state = locked(&self.state);
         for (member, wish) in batch.likes().iter().map(in_own_words) {
             if let Some(refused) = state.refused.get_mut(&(life.slot, life.number, member, wish)) {
-                refused.alone_since = None;
+                let since = refused.alone_since.take();
+                refused.long_ago |= since.is_some_and(|since| self.world.now() - since >= REFUSED_FOR);
             }
         }
     }
@@ -194,7 +198,7 @@ impl Auditor {
                     let long = |since: Duration| self.world.now() - since >= REFUSED_FOR;
                     let known = state.quarantined.contains(&(member.clone(), wish.clone()));
                     let at_fault = meaning.is_refused()
-                        && (known || refused.is_some_and(|refused| refused.alone_since.is_some_and(long)));
+                        && (known || refused.is_some_and(|r| r.long_ago || r.alone_since.is_some_and(long)));
                     let unreadable = self.world.is_unreadable(member);
                     if !(at_fault || unreadable) {
                         self.world.violated(format_args!("{life} quarantines the healthy m{number}, {meaning}: {why}"));

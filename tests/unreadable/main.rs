@@ -8,6 +8,7 @@ mod commands;
 mod process;
 #[path = "../support/mod.rs"]
 mod support;
+mod worker;
 
 use gcloud_sdk::google::firestore::v1::value::ValueType;
 use gcloud_sdk::google::firestore::v1::write::Operation;
