@@ -67,11 +67,11 @@ pub(crate) enum At {
     First,
     /// The one after a failure, of the same batch.
     Retried,
-    /// The first of a half, after the whole had failed three times.
-    HalfOfAFailing,
-    /// The first of a half, after the whole had been refused for what is in it.
-    HalfOfARefused,
-    /// Each of so many in a row. The store works again after them.
+    /// The first of a part, after the whole had failed three times.
+    PartOfAFailing,
+    /// The first of a part, after the whole had been refused twice for what is in it.
+    PartOfARefused,
+    /// Each of so many in a row, probes included. The store works again after them.
     EachInARow(usize),
 }
 
@@ -137,12 +137,13 @@ impl Cell {
         let applied = self.when == When::AfterApplying;
         // The key of a batch that had committed is found, whatever the answer was.
         let found = self.store == Kind::Firestore && applied && self.failure.is_refusal();
-        let in_a_row = matches!(self.at, At::EachInARow(_));
-        match self.failure.class() {
-            ErrorClass::CannotWork if !found => Ends::Stopped,
+        match (self.failure.class(), self.at) {
+            // A probe has shown that the store works, so this is believed after half a minute and not before.
+            (_, At::PartOfAFailing | At::PartOfARefused) => Ends::Done,
+            (ErrorClass::CannotWork, _) if !found => Ends::Stopped,
             // A look may show that nothing is left to write. Without one the store fails again and again.
-            ErrorClass::Unauthenticated | ErrorClass::BatchCannotWork if in_a_row && applied => Ends::Either,
-            ErrorClass::Unauthenticated | ErrorClass::BatchCannotWork if in_a_row => Ends::Stopped,
+            (ErrorClass::Unauthenticated, At::EachInARow(_)) if applied => Ends::Either,
+            (ErrorClass::Unauthenticated, At::EachInARow(_)) => Ends::Stopped,
             _ => Ends::Done,
         }
     }

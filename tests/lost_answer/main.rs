@@ -1,5 +1,5 @@
 //! The lost answer as a whole matrix: every code of gRPC and a broken connection, before and after the commit applied, at
-//! the first attempt, at a retried one and at one of a half, on every store. Whatever the cell, the count is exact, nothing
+//! the first attempt, at a retried one and at one of a part, on every store. Whatever the cell, the count is exact, nothing
 //! is acknowledged before it is durable, and nothing healthy is quarantined.
 #![cfg(all(feature = "embedded", feature = "firestore", feature = "http"))]
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -26,9 +26,9 @@ use std::sync::Arc;
 use support::emulators::firestore;
 use wire::{Read, on_the_wire, reading_on_the_wire};
 
-const ONCE: [At; 4] = [At::First, At::Retried, At::HalfOfAFailing, At::HalfOfARefused];
+const ONCE: [At; 4] = [At::First, At::Retried, At::PartOfAFailing, At::PartOfARefused];
 
-/// More than the engine takes before it says that the store cannot work.
+/// More than the engine takes before it says that credentials are refused.
 const IN_A_ROW: [At; 1] = [At::EachInARow(40)];
 
 /// Cells that share the emulator at once.

@@ -37,8 +37,12 @@ impl Script {
         Self { cell, letters, state: Mutex::default() }
     }
 
-    /// What becomes of the next commit; `None`: nothing happens to it.
+    /// What becomes of the next commit; `None`: nothing happens to it. A probe, which has no likes, fails only when the
+    /// store fails as a whole.
     pub(crate) fn next(&self, sent: Sent) -> Option<(Failure, When)> {
+        if sent.users.is_empty() && !matches!(self.cell.at, At::EachInARow(_)) {
+            return None;
+        }
         let acknowledged = self.letters.acknowledged();
         let mut state = self.state.lock().unwrap();
         if let Some(early) = sent.users.intersection(&acknowledged).next() {
@@ -51,8 +55,8 @@ impl Script {
         let (lead, own_from, own_to) = match self.cell.at {
             At::First => (None, 0, 1),
             At::Retried => (Some(LOST), 1, 2),
-            At::HalfOfAFailing => (Some(NOT_DONE), 3, 4),
-            At::HalfOfARefused => (Some(REFUSED), 1, 2),
+            At::PartOfAFailing => (Some(NOT_DONE), 3, 4),
+            At::PartOfARefused => (Some(REFUSED), 2, 3),
             At::EachInARow(many) => (None, 0, many),
         };
         if number < own_from {
@@ -74,7 +78,7 @@ impl Script {
         match cell.at {
             At::First | At::EachInARow(_) => assert_eq!(first, 0, "{cell}"),
             At::Retried => assert_eq!(failed, whole, "{cell}: it is the same batch"),
-            At::HalfOfAFailing | At::HalfOfARefused => {
+            At::PartOfAFailing | At::PartOfARefused => {
                 assert_ne!(failed.key, whole.key, "{cell}: a part has a key of its own");
                 let part = failed.users.is_subset(&whole.users) && failed.users.len() < whole.users.len();
                 assert!(part && !failed.users.is_empty(), "{cell}: {failed:?} of {whole:?}");
