@@ -1,5 +1,5 @@
-//! How long to wait before the next attempt: exponential growth with full jitter; and which failures are in a row. Pure;
-//! the generator and the time are arguments.
+//! How long to wait before the next attempt: exponential growth with full jitter; which failures are in a row, and how long
+//! one answer has come. Pure; the generator and the time are arguments.
 
 use rand::{Rng, RngExt};
 use std::time::{Duration, Instant};
@@ -57,6 +57,35 @@ impl InARow {
     }
 }
 
+/// What the time between two answers counts at most. A machine that was suspended meanwhile, or a worker that was stopped, has
+/// not been told anything for so long.
+const MOST_BETWEEN: Duration = Duration::from_secs(10);
+
+/// One answer that comes again and again, and the time that it covers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lasting {
+    answers: u32,
+    last: Option<Instant>,
+    lasts: Duration,
+}
+
+impl Lasting {
+    /// The same answer came, again or for the first time.
+    pub fn came(&mut self, now: Instant) {
+        if let Some(last) = self.last {
+            self.lasts += now.saturating_duration_since(last).min(MOST_BETWEEN);
+        }
+        self.answers = self.answers.saturating_add(1);
+        self.last = Some(now);
+    }
+
+    /// Whether it came at least so often, over so long.
+    #[must_use]
+    pub fn is(&self, answers: u32, lasts: Duration) -> bool {
+        self.answers >= answers && self.lasts >= lasts
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,6 +106,18 @@ mod tests {
             at += HEALED_AFTER;
             assert_eq!(row.failed(at), 1, "a blink now and then");
         }
+    }
+
+    #[test]
+    fn an_hour_without_an_answer_counts_as_ten_seconds() {
+        let (mut lasting, start) = (Lasting::default(), Instant::now());
+        for (at_s, is_half_a_minute) in
+            [(0, false), (5, false), (3_605, false), (3_610, false), (3_619, false), (3_620, true)]
+        {
+            lasting.came(start + Duration::from_secs(at_s));
+            assert_eq!(lasting.is(2, Duration::from_secs(30)), is_half_a_minute, "{at_s}");
+        }
+        assert!(!lasting.is(7, Duration::from_secs(30)));
     }
 
     #[test]

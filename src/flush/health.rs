@@ -2,13 +2,13 @@
 //! there is none the worker commits a probe of its own, so that nothing waits for a like of a stranger to prove anything.
 
 use super::{LaneKeys, class_name, now};
-use crate::backoff::Backoff;
+use crate::backoff::{Backoff, Lasting};
 use crate::progress::Progress;
 use crate::store::{ErrorClass, Store, StoreError};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// So long a store that has worked must answer nothing but codes that mean "never" before the worker believes it and ends:
@@ -25,8 +25,8 @@ pub struct Health {
     keys: Mutex<LaneKeys>,
     /// One probe at a time: whoever waits for it takes its answer.
     turn: tokio::sync::Mutex<()>,
-    /// Since when every answer has meant "never", and the witnesses then: one more, and it is over.
-    never: Mutex<Option<(Instant, u64)>>,
+    /// Answers that meant "never", with no other between, and the witnesses then: one more, and it is over.
+    never: Mutex<Option<(Lasting, u64)>>,
 }
 
 /// Whether an answer means that no batch can succeed.
@@ -90,11 +90,12 @@ impl Health {
         self.progress.failure(class_name(&error.class));
         let mut never = self.never.lock().unwrap_or_else(PoisonError::into_inner);
         let witnesses = self.witnesses();
-        *never = match *never {
-            _ if !is_never(&error.class) => None,
-            Some((since, then)) if then == witnesses => Some((since, then)),
-            _ => Some((now(), witnesses)),
+        let mut lasting = match *never {
+            Some((lasting, then)) if then == witnesses => lasting,
+            _ => Lasting::default(),
         };
+        lasting.came(now());
+        *never = is_never(&error.class).then_some((lasting, witnesses));
         drop(never);
         if self.progress.pause() {
             tracing::warn!("the store fails as a whole; pulling stops, batches and their leases are kept: {error}");
@@ -145,8 +146,8 @@ impl Health {
 
     /// The failure with which the worker ends, when the store has answered so for long enough.
     fn last_word(&self, error: StoreError) -> Option<StoreError> {
-        let (since, _) = (*self.never.lock().unwrap_or_else(PoisonError::into_inner))?;
-        if now().saturating_duration_since(since) < NEVER_FOR {
+        let (lasting, _) = (*self.never.lock().unwrap_or_else(PoisonError::into_inner))?;
+        if !lasting.is(1, NEVER_FOR) {
             return None;
         }
         let message = match error.class {

@@ -2,6 +2,7 @@
 
 use super::aside::UnderWay;
 use crate::aggregate::Sealed;
+use crate::backoff::Lasting;
 use crate::receipt::Receipt;
 use crate::store::Attempt;
 use std::time::{Duration, Instant};
@@ -54,9 +55,8 @@ pub(super) struct State {
     pub(super) resuming: bool,
     /// Whether others keep writing its members.
     pub(super) contended: bool,
-    /// How often the store refused it as a piece of one like, while it took other writes, and since when.
-    lone_refusals: u32,
-    refused_since: Option<Instant>,
+    /// Refusals of it as a piece of one like, while the store took other writes.
+    lone_refusals: Lasting,
 }
 
 /// Where a piece is tried.
@@ -97,7 +97,7 @@ impl State {
     pub(super) fn failed(&mut self, failure: Failure, took: Duration) {
         if failure != Failure::Refused {
             // A row of refusals is over.
-            (self.lone_refusals, self.refused_since) = (0, None);
+            self.lone_refusals = Lasting::default();
         }
         let long = failure == Failure::Passes && took >= LONG_FAILURE;
         self.failures = self.failures.saturating_add(if long { ASK_AFTER } else { 1 });
@@ -143,9 +143,8 @@ impl State {
         if likes != 1 || failure != Failure::Refused {
             return false;
         }
-        self.lone_refusals = self.lone_refusals.saturating_add(1);
-        let since = *self.refused_since.get_or_insert(now);
-        self.lone_refusals >= LONE_REFUSALS && now.saturating_duration_since(since) >= REFUSED_FOR
+        self.lone_refusals.came(now);
+        self.lone_refusals.is(LONE_REFUSALS, REFUSED_FOR)
     }
 
     /// The state of a part, of which nothing is known but what may have committed.

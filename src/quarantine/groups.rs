@@ -1,5 +1,6 @@
 //! The poison that is held: what is new, and groups that wait to be tried again, each with its own time. Pure.
 
+use crate::backoff::Lasting;
 use crate::event::Poison;
 use crate::receipt::Receipt;
 use std::collections::{BTreeMap, VecDeque};
@@ -27,14 +28,13 @@ pub(super) struct Group {
     pub(super) failures: u32,
     /// Since when they fail, together or apart.
     failing_since: Option<Instant>,
-    /// How often it was refused as a group of one, and since when.
-    lone_refusals: u32,
-    refused_since: Option<Instant>,
+    /// Refusals of it as a group of one.
+    lone_refusals: Lasting,
 }
 
 impl Group {
     fn new(poison: Vec<Entry>, give_up: Instant) -> Self {
-        Self { poison, give_up, failures: 0, failing_since: None, lone_refusals: 0, refused_since: None }
+        Self { poison, give_up, failures: 0, failing_since: None, lone_refusals: Lasting::default() }
     }
 
     /// Notes a failure.
@@ -45,9 +45,8 @@ impl Group {
 
     /// Notes that it was refused alone, and answers whether it is refused for good.
     pub(super) fn refused_alone(&mut self, now: Instant) -> bool {
-        self.lone_refusals = self.lone_refusals.saturating_add(1);
-        let since = *self.refused_since.get_or_insert(now);
-        self.lone_refusals >= LONE_REFUSALS && now.saturating_duration_since(since) >= REFUSED_FOR
+        self.lone_refusals.came(now);
+        self.lone_refusals.is(LONE_REFUSALS, REFUSED_FOR)
     }
 
     /// Whether it fails alone: then it is not to hold the place of others.
