@@ -248,6 +248,7 @@ impl Lane {
         let mut contended = Piece { state, ..Piece::new(contended) };
         contended.state.resuming = true;
         contended.state.contended = true;
+        contended.state.end_of_refusals();
         contended.state.failures = match place {
             Place::Lane => 0,
             Place::Aside => (state.failures + 1).min(MAX_CONTENDED_WAITS),

@@ -96,11 +96,15 @@ impl State {
     /// Notes a failure that was answered after `took`.
     pub(super) fn failed(&mut self, failure: Failure, took: Duration) {
         if failure != Failure::Refused {
-            // A row of refusals is over.
-            self.lone_refusals = Lasting::default();
+            self.end_of_refusals();
         }
         let long = failure == Failure::Passes && took >= LONG_FAILURE;
         self.failures = self.failures.saturating_add(if long { ASK_AFTER } else { 1 });
+    }
+
+    /// Another answer came: a row of refusals is over.
+    pub(super) fn end_of_refusals(&mut self) {
+        self.lone_refusals = Lasting::default();
     }
 
     /// Whether it must be known now if the store works: that decides whether this piece is at fault.

@@ -252,6 +252,14 @@ impl Counts for Observed {
 }
 
 /// No worker repairs, and none discards.
+/// The like of a batch of one: it is there because something is the matter with it.
+fn named(batch: &Batch) -> String {
+    match batch.likes() {
+        [like] => format!(": {}/{} {}", like.post(), like.user(), like.event_id()),
+        _ => String::new(),
+    }
+}
+
 #[async_trait]
 impl Repair for Observed {
     async fn examine(&self, post: &str) -> Result<Examined, StoreError> {
@@ -267,7 +275,8 @@ impl Store for Observed {
     async fn apply(&self, batch: &Batch, attempt: Attempt) -> Result<Applied, StoreError> {
         self.auditor.tried(&self.life, batch);
         let world = &self.life.world;
-        world.say(format_args!("{} applies {} likes on {}", self.life, batch.likes().len(), attempt.shard));
+        let (many, what) = (batch.likes().len(), named(batch));
+        world.say(format_args!("{} applies {many} likes on {}{what}", self.life, attempt.shard));
         let answer = match trouble::met(&self.life, batch).await {
             Some(error) => Err(error),
             None => self.inner.apply(batch, attempt).await,
@@ -285,7 +294,7 @@ impl Store for Observed {
             Err(error) if error.class == ErrorClass::BatchCannotWork => self.auditor.refused(&self.life, batch),
             Err(_) => self.auditor.failed(&self.life, batch),
         }
-        world.say(format_args!("{} is told {:?}", self.life, answer.as_ref().map_err(|error| &error.class)));
+        world.say(format_args!("{} is told {:?}{what}", self.life, answer.as_ref().map_err(|error| &error.class)));
         answer
     }
 
