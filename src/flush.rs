@@ -12,6 +12,7 @@ mod health;
 mod keys;
 mod lane;
 mod piece;
+mod refusals;
 mod waiting;
 
 pub use aside::Recent;

@@ -2,12 +2,12 @@
 //! pieces that fail while the store takes everything else.
 
 use super::piece::{Piece, Purpose};
+use super::refusals::Refusals;
 use super::{Errand, Shared, now};
 use crate::aggregate::{Aggregator, Sealed};
 use crate::event::Like;
 use crate::receipt::Receipt;
 use crate::store::{StoredFault, Undecidable};
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
@@ -24,12 +24,6 @@ const FINDING_LASTS: Duration = Duration::from_secs(300);
 
 /// The finding's name.
 const NEWER: &str = "newer documents";
-
-/// Likes of which it is remembered that they were refused for good.
-const MAX_VERDICTS: usize = 1_000;
-
-/// How long that is remembered: whoever delivers such a like again does it within minutes.
-const VERDICT_LASTS: Duration = Duration::from_secs(600);
 
 /// Likes that are under way aside: while this is there, further ones of their members wait there and fold.
 pub(super) struct UnderWay {
@@ -124,7 +118,7 @@ impl Shared {
 #[derive(Default)]
 pub struct Recent {
     newer: Newer,
-    pub(super) verdicts: Verdicts,
+    pub(super) refusals: Refusals,
 }
 
 /// When a document of a newer hotcount was found last.
@@ -146,36 +140,5 @@ impl Newer {
 
     fn over(&self) {
         *self.last() = None;
-    }
-}
-
-/// A like, whole.
-type Refused = (String, String, String, bool, i64);
-
-/// Likes that were refused for good a while ago, each with the time until which that is known: one that comes again, because
-/// its sender did not hear of it, need not be refused for half a minute once more.
-#[derive(Default)]
-pub(super) struct Verdicts(Mutex<HashMap<Refused, Instant>>);
-
-impl Verdicts {
-    fn whole(like: &Like) -> Refused {
-        (like.post().to_owned(), like.user().to_owned(), like.event_id().to_owned(), like.liked(), like.order())
-    }
-
-    fn known(&self) -> MutexGuard<'_, HashMap<Refused, Instant>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn remember(&self, like: &Like, now: Instant) {
-        let mut known = self.known();
-        if known.len() >= MAX_VERDICTS {
-            known.clear();
-        }
-        known.insert(Self::whole(like), now + VERDICT_LASTS);
-    }
-
-    pub(super) fn knows(&self, like: &Like, now: Instant) -> bool {
-        let known = self.known();
-        !known.is_empty() && known.get(&Self::whole(like)).is_some_and(|until| *until > now)
     }
 }

@@ -92,6 +92,9 @@ impl Shared {
 
     /// Drops what cannot be kept any longer.
     pub(super) fn leave(&self, piece: Piece) {
+        if let ([like], Some(row)) = (piece.sealed.batch().likes(), piece.state.refusals()) {
+            self.recent.refusals.remember(like, row, now());
+        }
         let deliveries = piece.sealed.deliveries();
         tracing::warn!(deliveries, "a batch could not be committed in time and is left to redelivery");
         drop(piece);

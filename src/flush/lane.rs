@@ -189,12 +189,13 @@ impl Lane {
                 }
                 works = shared.health.works_since(witnesses) => works,
             };
-        let mut follows = piece.state.follows(place, likes, failure, works, now());
-        if works && failure == Failure::Refused && likes == 1 {
-            let known = shared.recent.verdicts.knows(&piece.sealed.batch().likes()[0], now());
-            follows = if known { Follows::Quarantined } else { follows };
+        if let [like] = piece.sealed.batch().likes() {
+            match failure {
+                Failure::Refused => piece.state.goes_on(shared.recent.refusals.of(like, now())),
+                Failure::Passes | Failure::Never => shared.recent.refusals.forget(like),
+            }
         }
-        match follows {
+        match piece.state.follows(place, likes, failure, works, now()) {
             Follows::Again if place == Place::Lane => return Ok(self.wait_here(piece).await),
             Follows::Again | Follows::Aside => {
                 let mut wait = self.wait_of(&piece);
@@ -249,6 +250,7 @@ impl Lane {
         contended.state.resuming = true;
         contended.state.contended = true;
         contended.state.end_of_refusals();
+        contended.sealed.batch().likes().iter().for_each(|like| self.shared.recent.refusals.forget(like));
         contended.state.failures = match place {
             Place::Lane => 0,
             Place::Aside => (state.failures + 1).min(MAX_CONTENDED_WAITS),
@@ -298,7 +300,9 @@ impl Lane {
                 shared.settle(piece, &applied, Duration::ZERO).await;
             }
             Ok(_) => {
-                shared.recent.verdicts.remember(&like, now());
+                if let Some(row) = piece.state.refusals() {
+                    shared.recent.refusals.remember(&like, row, now());
+                }
                 shared.quarantine(piece, &error.message);
             }
             Err(StoreError { class: ErrorClass::Undecidable(stored), .. }) if !stored.is_empty() => {

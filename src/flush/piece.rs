@@ -102,6 +102,18 @@ impl State {
         self.failures = self.failures.saturating_add(if long { ASK_AFTER } else { 1 });
     }
 
+    /// The row of refusals that it is in.
+    pub(super) fn refusals(&self) -> Option<Lasting> {
+        (self.lone_refusals != Lasting::default()).then_some(self.lone_refusals)
+    }
+
+    /// It was refused when it came before: the row goes on.
+    pub(super) fn goes_on(&mut self, row: Lasting) {
+        if self.refusals().is_none() {
+            self.lone_refusals = row;
+        }
+    }
+
     /// Another answer came: a row of refusals is over.
     pub(super) fn end_of_refusals(&mut self) {
         self.lone_refusals = Lasting::default();
@@ -131,20 +143,17 @@ impl State {
         match (place, likes) {
             // Everything may fail as this does: it is kept whole, where it is.
             _ if !store_works => Follows::Again,
+            (_, 1) if self.note_refusal(failure, now) => Follows::Quarantined,
             (Place::Lane, 2..) if self.failures >= ASK_AFTER_ASIDE => Follows::Divided,
-            (Place::Lane, _) => {
-                self.note_refusal(likes, failure, now);
-                Follows::Aside
-            }
+            (Place::Lane, _) => Follows::Aside,
             (Place::Aside, 2..) => Follows::Divided,
-            (Place::Aside, _) if self.note_refusal(likes, failure, now) => Follows::Quarantined,
             (Place::Aside, _) => Follows::Again,
         }
     }
 
     /// Notes a refusal of a piece of one like, and answers whether it is refused for good.
-    fn note_refusal(&mut self, likes: usize, failure: Failure, now: Instant) -> bool {
-        if likes != 1 || failure != Failure::Refused {
+    fn note_refusal(&mut self, failure: Failure, now: Instant) -> bool {
+        if failure != Failure::Refused {
             return false;
         }
         self.lone_refusals.came(now);

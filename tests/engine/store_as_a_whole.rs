@@ -75,6 +75,24 @@ async fn a_like_is_refused_for_good_after_half_a_minute_on_a_quiet_topic_and_at_
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_like_that_a_sender_gives_up_after_some_seconds_is_refused_for_good_after_half_a_minute_of_tries() {
+    let (source, memory) = (Messages::default(), Arc::new(Memory::default()));
+    let store = Faulty::new(memory.clone(), |batch, _| match batch.likes().is_empty() {
+        false => Fault::before(ErrorClass::BatchCannotWork),
+        true => no_fault(),
+    });
+    let mut config = config();
+    config.flush.retry_deadline = SECOND * 8;
+    let worker = Worker::start(&source, store, config);
+    let sent = tokio::time::Instant::now();
+    source.publish(event(1, "p", "bad", true, 1)).expect("room");
+    until("it is quarantined", || source.totals().quarantined == 1).await;
+    assert!((SECOND * 30..SECOND * 90).contains(&sent.elapsed()), "{:?}", sent.elapsed());
+    assert!(source.totals().dropped >= 3, "{:?}", source.totals());
+    worker.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_store_that_refuses_every_like_is_believed_after_half_a_minute() {
     let (source, memory) = (Messages::default(), Arc::new(Memory::default()));
     let store = Faulty::new(memory, |_, _| Fault::before(ErrorClass::BatchCannotWork));
