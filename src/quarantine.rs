@@ -75,6 +75,8 @@ enum End {
     Kept,
     /// There is no more time.
     Late,
+    /// The store has never worked, and says that it never will.
+    Hopeless(StoreError),
     Failed {
         error: StoreError,
         /// Whether the store takes other writes, where that was asked.
@@ -197,7 +199,10 @@ impl Work {
                 };
                 let passes =
                     matches!(error.class, ErrorClass::DidNotCommit | ErrorClass::Unknown | ErrorClass::Unauthenticated);
-                let asks = !health.is_hopeless(&error) && (!passes || failures.is_multiple_of(ASK_AFTER));
+                if health.is_hopeless(&error).await {
+                    return End::Hopeless(error);
+                }
+                let asks = !passes || failures.is_multiple_of(ASK_AFTER);
                 let store_works = asks && health.works_since(witnesses).await;
                 End::Failed { error, store_works }
             };
@@ -224,11 +229,9 @@ impl Work {
                 self.quarantine.leave(group.poison, "there is no more time");
                 return Ok(());
             }
+            End::Hopeless(error) => return Err(error),
             End::Failed { error, store_works } => (error, store_works),
         };
-        if self.quarantine.health.is_hopeless(&error) {
-            return Err(error);
-        }
         self.quarantine.sign.steps("waits to try again");
         tracing::debug!(entries = group.poison.len(), "poison is not kept yet: {error}");
         let now = now();

@@ -146,7 +146,15 @@ impl Lane {
         let name = class_name(&error.class);
         self.shared.progress.failure(name);
         tracing::debug!(batch = %piece.sealed.batch().key(), class = name, "an attempt failed: {error}");
-        if self.shared.health.is_hopeless(&error) {
+        let is_hopeless = tokio::select! {
+            biased;
+            () = self.shared.drain.expire(self.shared.deadline_of(&piece)) => {
+                self.shared.leave(piece);
+                return Ok(None);
+            }
+            is_hopeless = self.shared.health.is_hopeless(&error) => is_hopeless,
+        };
+        if is_hopeless {
             return Err(error);
         }
         let failure = match &error.class {

@@ -138,9 +138,14 @@ impl Cell {
         // The key of a batch that had committed is found, whatever the answer was.
         let found = self.store == Kind::Firestore && applied && self.failure.is_refusal();
         match (self.failure.class(), self.at) {
-            // A probe has shown that the store works, so this is believed after half a minute and not before.
-            (_, At::PartOfAFailing | At::PartOfARefused) => Ends::Done,
-            (ErrorClass::CannotWork, _) if !found => Ends::Stopped,
+            (ErrorClass::CannotWork, At::EachInARow(_)) if found => Ends::Done,
+            // Of a probe's own key the code means that it is there.
+            (ErrorClass::CannotWork, At::EachInARow(_))
+                if self.store == Kind::Firestore && self.failure.is_refusal() =>
+            {
+                Ends::Either
+            }
+            (ErrorClass::CannotWork, At::EachInARow(_)) => Ends::Stopped,
             // A look may show that nothing is left to write. Without one the store fails again and again.
             (ErrorClass::Unauthenticated, At::EachInARow(_)) if applied => Ends::Either,
             (ErrorClass::Unauthenticated, At::EachInARow(_)) => Ends::Stopped,
