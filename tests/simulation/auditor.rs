@@ -19,7 +19,8 @@ use std::time::Duration;
 /// What a delivery costs in the budget beside its payload.
 const DELIVERY_BYTES: u64 = 512;
 
-/// How long a like must be refused alone before it is quarantined.
+/// How often a like must be refused alone, and for how long, before it is quarantined.
+const REFUSALS: u32 = 5;
 const REFUSED_FOR: Duration = Duration::from_secs(30);
 
 /// What is durable, read without asking the engine.
@@ -49,11 +50,10 @@ struct State {
 }
 
 struct Refused {
-    /// Since when it was refused alone, with no other answer between.
-    alone_since: Option<Duration>,
-    /// Whether such a row lasted long enough before another answer ended it: the like may have been on its way into the
-    /// quarantine then, while a second delivery of it was tried.
-    long_ago: bool,
+    /// How often it was refused alone, and since when. Another answer may lie between: of another delivery of it, which is
+    /// under way beside this one.
+    alone: u32,
+    since: Duration,
     /// Whether its effect was durable at every refusal: then each look after one finds it, and there is nothing to
     /// quarantine. A lane that looked before may still be on its way into the quarantine.
     durable: bool,
@@ -120,22 +120,13 @@ impl Auditor {
         for (member, wish) in batch.likes().iter().map(in_own_words) {
             let durable = self.books.member(&member).is_some_and(|stored| stored >= wish);
             let key = (life.slot, life.number, member, wish);
-            let refused = state.refused.entry(key).or_insert(Refused { alone_since: None, long_ago: false, durable });
+            let now = self.world.now();
+            let refused = state.refused.entry(key).or_insert(Refused { alone: 0, since: now, durable });
             if batch.likes().len() == 1 {
-                refused.alone_since.get_or_insert(self.world.now());
+                refused.since = if refused.alone == 0 { now } else { refused.since };
+                refused.alone += 1;
             }
             refused.durable &= durable;
-        }
-    }
-
-    /// The store answers anything else: a row of refusals is over.
-    pub(crate) fn failed(&self, life: &Life, batch: &Batch) {
-        let mut state = locked(&self.state);
-        for (member, wish) in batch.likes().iter().map(in_own_words) {
-            if let Some(refused) = state.refused.get_mut(&(life.slot, life.number, member, wish)) {
-                let since = refused.alone_since.take();
-                refused.long_ago |= since.is_some_and(|since| self.world.now() - since >= REFUSED_FOR);
-            }
         }
     }
 
@@ -195,10 +186,11 @@ impl Auditor {
                     let mut state = locked(&self.state);
                     let key = (life.slot, life.number, member.clone(), wish.clone());
                     let refused = state.refused.get(&key);
-                    let long = |since: Duration| self.world.now() - since >= REFUSED_FOR;
+                    let for_good = |refused: &Refused| {
+                        refused.alone >= REFUSALS && self.world.now() - refused.since >= REFUSED_FOR
+                    };
                     let known = state.quarantined.contains(&(member.clone(), wish.clone()));
-                    let at_fault = meaning.is_refused()
-                        && (known || refused.is_some_and(|r| r.long_ago || r.alone_since.is_some_and(long)));
+                    let at_fault = meaning.is_refused() && (known || refused.is_some_and(for_good));
                     let unreadable = self.world.is_unreadable(member);
                     if !(at_fault || unreadable) {
                         self.world.violated(format_args!("{life} quarantines the healthy m{number}, {meaning}: {why}"));
