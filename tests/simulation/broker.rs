@@ -307,6 +307,14 @@ impl Broker {
             && state.messages.iter().all(|message| message.acked)
     }
 
+    /// Deliveries that are neither settled nor dropped: their tokens.
+    pub(crate) fn out(&self) -> Vec<String> {
+        let state = locked(&self.state);
+        let mut out: Vec<_> = state.tokens.iter().map(|(token, held)| format!("{token}: {held:?}")).collect();
+        out.sort_unstable();
+        out
+    }
+
     /// Messages that are not acknowledged.
     pub(crate) fn open_messages(&self) -> Vec<String> {
         let state = locked(&self.state);

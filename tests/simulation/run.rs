@@ -118,8 +118,10 @@ async fn settle(crew: &Arc<Crew>) {
     while !(broker.is_done() && world.in_flight() == 0) {
         if world.now() > deadline {
             let open = broker.open_messages();
-            return world
-                .violated(format_args!("after {:?} without faults these are open: {open:?}", world.plan.patience()));
+            let (out, calls, patience) = (broker.out(), world.in_flight(), world.plan.patience());
+            return world.violated(format_args!(
+                "after {patience:?} without faults these are open: {open:?}; deliveries out: {out:?}, calls on the way: {calls}"
+            ));
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
