@@ -35,12 +35,19 @@ pub struct Lane {
     shard: LaneShard,
 }
 
+impl Drop for Lane {
+    fn drop(&mut self) {
+        self.shared.waiting.lane_ends();
+    }
+}
+
 impl Lane {
     /// A lane with its own seeded randomness for shard choice and jitter, and with its batch keys.
     #[must_use]
     pub fn new(shared: Arc<Shared>, sign: Arc<Sign>, seed: u64, keys: LaneKeys) -> Self {
         let mut rng = SmallRng::seed_from_u64(seed);
         let shard = LaneShard::new(shared.config.shards, &mut rng);
+        shared.waiting.lane_begins();
         Self { shared, sign, rng, keys, shard }
     }
 

@@ -5,6 +5,7 @@
 use super::attempt::Flight;
 use super::piece::{Piece, Purpose};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::sync::Notify;
@@ -41,6 +42,8 @@ struct State {
 pub struct Waiting {
     state: Mutex<State>,
     changed: Arc<Notify>,
+    /// Lanes that there are.
+    lanes: AtomicUsize,
 }
 
 /// What a lane aside is to do.
@@ -73,6 +76,19 @@ impl Waiting {
     fn state(&self) -> MutexGuard<'_, State> {
         // Each change under the lock is whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// There is one more lane.
+    pub(super) fn lane_begins(&self) {
+        self.lanes.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// A lane is gone, also when a worker is dropped in the middle. What is here names the worker's parts, and they name this:
+    /// after the last lane nobody would ever take it out, nor drop its deliveries.
+    pub(super) fn lane_ends(&self) {
+        if self.lanes.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.clear();
+        }
     }
 
     /// Notifies when something may be there to do.
@@ -175,5 +191,27 @@ impl Waiting {
             (std::mem::take(&mut state.fresh), std::mem::take(&mut state.stuck), std::mem::take(&mut state.flights));
         drop(state);
         drop(all);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_when_the_last_lane_is_dropped_is_dropped_with_it() {
+        let (waiting, held) = (Waiting::default(), Arc::new(()));
+        let of_the_worker = Arc::clone(&held);
+        waiting.lane_begins();
+        waiting.lane_begins();
+        let flight: Flight = Box::pin(async move {
+            let _delivery = of_the_worker;
+            None
+        });
+        assert!(waiting.hand_over(flight).is_ok());
+        waiting.lane_ends();
+        assert_eq!(Arc::strong_count(&held), 2, "another lane may take it");
+        waiting.lane_ends();
+        assert_eq!(Arc::strong_count(&held), 1);
     }
 }
