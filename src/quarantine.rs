@@ -75,8 +75,6 @@ enum End {
     Kept,
     /// There is no more time.
     Late,
-    /// The store has never worked, and says that it never will.
-    Hopeless(StoreError),
     Failed {
         error: StoreError,
         /// Whether the store takes other writes, where that was asked.
@@ -104,10 +102,7 @@ fn size_of_a_call(limits: &Limits) -> Size {
 impl Quarantine {
     /// Works until `poison` is closed and empty. What cannot be kept is dropped, so that it is delivered again; it is
     /// never acknowledged.
-    ///
-    /// # Errors
-    /// The store cannot work.
-    pub async fn run(self, mut poison: mpsc::Receiver<Entry>, seed: u64) -> Result<(), StoreError> {
+    pub async fn run(self, mut poison: mpsc::Receiver<Entry>, seed: u64) {
         let size = size_of_a_call(&self.store.limits());
         let drain = Arc::clone(&self.drain);
         let mut work = Work {
@@ -127,13 +122,13 @@ impl Quarantine {
             if work.calls.is_empty() && work.groups.entries() == 0 {
                 work.quarantine.sign.rests();
                 if !open {
-                    return Ok(());
+                    return;
                 }
             }
             let (wake, wanted) = (work.next_look(), size.entries.saturating_sub(work.groups.fresh()));
             tokio::select! {
                 biased;
-                Some(kept) = work.calls.next() => work.conclude(kept).await?,
+                Some(kept) = work.calls.next() => work.conclude(kept).await,
                 many = poison.recv_many(&mut arrived, wanted), if open && wanted > 0 => {
                     open = many > 0;
                     arrived.drain(..).for_each(|entry| work.receive(entry));
@@ -199,9 +194,6 @@ impl Work {
                 };
                 let passes =
                     matches!(error.class, ErrorClass::DidNotCommit | ErrorClass::Unknown | ErrorClass::Unauthenticated);
-                if health.is_hopeless(&error).await {
-                    return End::Hopeless(error);
-                }
                 let asks = !passes || failures.is_multiple_of(ASK_AFTER);
                 let store_works = asks && health.works_since(witnesses).await;
                 End::Failed { error, store_works }
@@ -217,19 +209,18 @@ impl Work {
 
     /// What fails together while the store works is divided: an entry that the store refuses must not take others with it,
     /// and "too large" hides behind several codes. What fails alone waits for its own time, and holds nobody.
-    async fn conclude(&mut self, Kept { mut group, fresh, end }: Kept) -> Result<(), StoreError> {
+    async fn conclude(&mut self, Kept { mut group, fresh, end }: Kept) {
         self.busy[usize::from(fresh)] -= 1;
         let (error, store_works) = match end {
             End::Kept => {
                 self.failing_since = None;
                 self.quarantine.settle(group).await;
-                return Ok(());
+                return;
             }
             End::Late => {
                 self.quarantine.leave(group.poison, "there is no more time");
-                return Ok(());
+                return;
             }
-            End::Hopeless(error) => return Err(error),
             End::Failed { error, store_works } => (error, store_works),
         };
         self.quarantine.sign.steps("waits to try again");
@@ -239,18 +230,17 @@ impl Work {
         group.failed(now);
         if store_works && group.poison.len() > 1 {
             group.divide().into_iter().for_each(|part| self.groups.push_later(part, now));
-            return Ok(());
+            return;
         }
         let mut wait = self.quarantine.backoff.wait(group.failures, &mut self.rng);
         if store_works && matches!(error.class, ErrorClass::BatchCannotWork | ErrorClass::Undecidable(_)) {
             if group.refused_alone(now) {
                 self.quarantine.leave(group.poison, &error.message);
-                return Ok(());
+                return;
             }
             wait = wait.min(REFUSED_FOR / 3);
         }
         self.groups.push_later(group, now + wait);
-        Ok(())
     }
 
     /// While the store works and the quarantine does not, no more than its share of the window waits for it; and of what

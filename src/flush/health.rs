@@ -58,16 +58,6 @@ impl Health {
         error
     }
 
-    /// Whether the worker ends with this failure at once: the store has never worked and says that it never will, of a probe
-    /// too.
-    pub async fn is_hopeless(&self, error: &StoreError) -> bool {
-        if error.class != ErrorClass::CannotWork || self.witnesses() > 0 {
-            return false;
-        }
-        let _turn = self.turn.lock().await;
-        self.witnesses() == 0 && matches!(self.probe().await, Err(error) if error.class == ErrorClass::CannotWork)
-    }
-
     /// Whether the store has taken a write since there were so many `witnesses`; if none came by itself, a probe is one. If
     /// that fails too, the store fails as a whole, and the worker pauses.
     pub async fn works_since(&self, witnesses: u64) -> bool {

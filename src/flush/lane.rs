@@ -57,24 +57,17 @@ impl Lane {
     }
 
     /// Flushes one batch: returns when each of its receipts is settled or dropped, or waits aside.
-    ///
-    /// # Errors
-    /// The store cannot work: the worker must stop. Nothing more of the batch was acknowledged.
-    pub async fn flush(&mut self, sealed: Sealed<Receipt>) -> Result<(), StoreError> {
+    pub async fn flush(&mut self, sealed: Sealed<Receipt>) {
         let mut next = Some(Piece::new(sealed));
         while let Some(piece) = next {
             let Some(attempted) = self.attempt_or_hand_over(piece).await else { break };
-            next = self.conclude(Place::Lane, attempted).await?;
+            next = self.conclude(Place::Lane, attempted).await;
         }
         self.sign.rests();
-        Ok(())
     }
 
     /// Does what has come up aside.
-    ///
-    /// # Errors
-    /// As [`Self::flush`].
-    pub(crate) async fn serve(&mut self, errand: Errand) -> Result<(), StoreError> {
+    pub(crate) async fn serve(&mut self, errand: Errand) {
         self.sign.steps("waits for the store to answer");
         let (mut attempted, _seat) = match errand {
             Errand::Try(piece, _) if piece.state.purpose == Purpose::Leave => {
@@ -85,7 +78,7 @@ impl Lane {
             Errand::See(flight, seat) => (flight.await, Some(seat)),
         };
         while let Some(ended) = attempted {
-            let next = self.conclude(Place::Aside, ended).await?;
+            let next = self.conclude(Place::Aside, ended).await;
             self.sign.steps("waits for the store to answer");
             attempted = match next {
                 Some(piece) => self.shared.attempt(piece, self.shard.current()).await,
@@ -93,7 +86,6 @@ impl Lane {
             };
         }
         self.sign.rests();
-        Ok(())
     }
 
     /// One attempt; `None` when the piece was left, or when the attempt takes long although the store works, and goes on
@@ -135,7 +127,7 @@ impl Lane {
     }
 
     /// What becomes of a piece after an attempt. Answers with the piece that goes on here.
-    async fn conclude(&mut self, place: Place, attempted: Attempted) -> Result<Option<Piece>, StoreError> {
+    async fn conclude(&mut self, place: Place, attempted: Attempted) -> Option<Piece> {
         let Attempted { mut piece, answer, took, witnesses } = attempted;
         let error = match answer {
             Ok(applied) => {
@@ -145,7 +137,7 @@ impl Lane {
                     self.shard.committed(applied.applied, took, &mut self.rng);
                 }
                 self.shared.settle(piece, &applied, took).await;
-                return Ok(None);
+                return None;
             }
             Err(error) => self.shared.health.judged(error),
         };
@@ -153,21 +145,10 @@ impl Lane {
         let name = class_name(&error.class);
         self.shared.progress.failure(name);
         tracing::debug!(batch = %piece.sealed.batch().key(), class = name, "an attempt failed: {error}");
-        let is_hopeless = tokio::select! {
-            biased;
-            () = self.shared.drain.expire(self.shared.deadline_of(&piece)) => {
-                self.shared.leave(piece);
-                return Ok(None);
-            }
-            is_hopeless = self.shared.health.is_hopeless(&error) => is_hopeless,
-        };
-        if is_hopeless {
-            return Err(error);
-        }
         let failure = match &error.class {
-            ErrorClass::Contended(places) => return Ok(self.part_contended(place, piece, places)),
+            ErrorClass::Contended(places) => return self.part_contended(place, piece, places),
             ErrorClass::Undecidable(stored) if stored.iter().any(|one| one.place < piece.likes()) => {
-                return Ok(self.part_undecidable(piece, stored.clone()));
+                return self.part_undecidable(piece, stored.clone());
             }
             ErrorClass::DidNotCommit => {
                 self.shard.pick_again(&mut self.rng);
@@ -193,14 +174,14 @@ impl Lane {
         failure: Failure,
         witnesses: u64,
         error: &StoreError,
-    ) -> Result<Option<Piece>, StoreError> {
+    ) -> Option<Piece> {
         let (shared, likes) = (Arc::clone(&self.shared), piece.likes());
         let works = piece.state.asks(place, likes, failure)
             && tokio::select! {
                 biased;
                 () = shared.drain.expire(shared.deadline_of(&piece)) => {
                     shared.leave(piece);
-                    return Ok(None);
+                    return None;
                 }
                 works = shared.health.works_since(witnesses) => works,
             };
@@ -211,7 +192,7 @@ impl Lane {
             }
         }
         match piece.state.follows(place, likes, failure, works, now()) {
-            Follows::Again if place == Place::Lane => return Ok(self.wait_here(piece).await),
+            Follows::Again if place == Place::Lane => return self.wait_here(piece).await,
             Follows::Again | Follows::Aside => {
                 let mut wait = self.wait_of(&piece);
                 if failure == Failure::Refused && likes == 1 {
@@ -227,9 +208,9 @@ impl Lane {
                     shared.put_aside(Piece { state, ..Piece::new(sealed) }, now());
                 }
             }
-            Follows::Quarantined => self.refuse(piece, error).await?,
+            Follows::Quarantined => self.refuse(piece, error).await,
         }
-        Ok(None)
+        None
     }
 
     fn wait_of(&mut self, piece: &Piece) -> Duration {
@@ -297,14 +278,14 @@ impl Lane {
     }
 
     /// A like that is refused for good. Its effect may be durable through another batch; then it only has to be settled.
-    async fn refuse(&mut self, piece: Piece, error: &StoreError) -> Result<(), StoreError> {
+    async fn refuse(&mut self, piece: Piece, error: &StoreError) {
         let shared = Arc::clone(&self.shared);
         let like = piece.sealed.batch().likes()[0].clone();
         let stored = tokio::select! {
             biased;
             () = shared.drain.expire(shared.deadline_of(&piece)) => {
                 shared.leave(piece);
-                return Ok(());
+                return;
             }
             stored = shared.store.membership(like.post(), like.user()) => stored,
         };
@@ -328,6 +309,5 @@ impl Lane {
                 shared.put_aside(piece, now() + wait);
             }
         }
-        Ok(())
     }
 }

@@ -18,7 +18,7 @@ use futures::FutureExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
-use tokio::task::{JoinError, JoinSet};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 /// How long a worker that failed waits for its tasks to end. They end at their next await.
@@ -80,10 +80,10 @@ pub(super) struct Engine {
     /// Nobody waits for the broker's answers any longer.
     no_more_answers: CancellationToken,
     pullers: JoinSet<Result<(), SourceError>>,
-    lanes: JoinSet<Result<(), StoreError>>,
+    lanes: JoinSet<()>,
     /// The lanes that serve what waits aside; they are idle while nothing does.
-    aside: JoinSet<Result<(), StoreError>>,
-    quarantine: JoinSet<Result<(), StoreError>>,
+    aside: JoinSet<()>,
+    quarantine: JoinSet<()>,
     health: JoinSet<Result<(), StoreError>>,
     confirmer: JoinSet<()>,
     watch: JoinSet<String>,
@@ -221,9 +221,9 @@ impl Engine {
                     self.end.begin();
                     self.stop_pulling.cancel();
                 }
-                Some(ended) = self.lanes.join_next() => return Err(early(ended, "lane")),
-                Some(ended) = self.aside.join_next() => return Err(early(ended, "lane")),
-                Some(ended) = self.quarantine.join_next() => return Err(early(ended, "quarantine")),
+                Some(_) = self.lanes.join_next() => return Err(EngineError::EndedEarly("lane")),
+                Some(_) = self.aside.join_next() => return Err(EngineError::EndedEarly("lane")),
+                Some(_) = self.quarantine.join_next() => return Err(EngineError::EndedEarly("quarantine")),
                 error = ended_badly(&mut self.watch, &mut self.health) => return Err(error),
                 ended = self.pullers.join_next() => match ended {
                     None => return Ok(()),
@@ -321,27 +321,18 @@ async fn ended_badly(watch: &mut JoinSet<String>, health: &mut JoinSet<Result<()
     tokio::select! {
         biased;
         Some(ended) = watch.join_next() => ended.map_or(EngineError::EndedEarly("watchdog"), EngineError::StandsStill),
-        Some(ended) = health.join_next() => early(ended, "watch of the store"),
+        Some(ended) = health.join_next() => match ended {
+            Ok(Err(error)) => EngineError::Store(error),
+            Ok(Ok(())) | Err(_) => EngineError::EndedEarly("watch of the store"),
+        },
         else => std::future::pending().await,
     }
 }
 
 /// Until all of them have ended.
-async fn join_all(tasks: &mut JoinSet<Result<(), StoreError>>, what: &'static str) -> Result<(), EngineError> {
+async fn join_all(tasks: &mut JoinSet<()>, what: &'static str) -> Result<(), EngineError> {
     while let Some(ended) = tasks.join_next().await {
-        match ended {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => return Err(EngineError::Store(error)),
-            Err(_) => return Err(EngineError::EndedEarly(what)),
-        }
+        ended.map_err(|_| EngineError::EndedEarly(what))?;
     }
     Ok(())
-}
-
-/// A task that ended while it should run.
-fn early(ended: Result<Result<(), StoreError>, JoinError>, what: &'static str) -> EngineError {
-    match ended {
-        Ok(Err(error)) => EngineError::Store(error),
-        Ok(Ok(())) | Err(_) => EngineError::EndedEarly(what),
-    }
 }

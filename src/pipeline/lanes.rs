@@ -4,7 +4,6 @@ use crate::aggregate::{Aggregator, Sealed};
 use crate::flush::{Errand, Lane, Waiting, now};
 use crate::held::Held;
 use crate::receipt::Receipt;
-use crate::store::StoreError;
 use crate::telemetry::Metric;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,28 +32,28 @@ pub(super) struct Work {
     aside_turn: Mutex<()>,
 }
 
-pub(super) async fn run_lane(mut lane: Lane, work: Arc<Work>) -> Result<(), StoreError> {
+pub(super) async fn run_lane(mut lane: Lane, work: Arc<Work>) {
     loop {
         let sealed = {
             let _turn = work.turn.lock().await;
             work.next_batch(&mut lane).await
         };
         match sealed {
-            Some(sealed) => lane.flush(sealed).await?,
-            None => return Ok(()),
+            Some(sealed) => lane.flush(sealed).await,
+            None => return,
         }
     }
 }
 
-pub(super) async fn run_aside(mut lane: Lane, work: Arc<Work>) -> Result<(), StoreError> {
+pub(super) async fn run_aside(mut lane: Lane, work: Arc<Work>) {
     loop {
         let errand = {
             let _turn = work.aside_turn.lock().await;
             work.next_errand(&mut lane).await
         };
         match errand {
-            Some(errand) => lane.serve(errand).await?,
-            None => return Ok(()),
+            Some(errand) => lane.serve(errand).await,
+            None => return,
         }
     }
 }

@@ -104,13 +104,25 @@ async fn a_store_that_refuses_every_like_is_believed_after_half_a_minute() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_cannot_work_from_the_start_ends_the_worker_at_once() {
-    let (source, memory) = (Messages::default(), Arc::new(Memory::default()));
-    let store = Faulty::new(memory, |_, _| Fault::before(ErrorClass::CannotWork));
-    publish(&source, 0..10);
-    let began = tokio::time::Instant::now();
-    let error = Worker::start(&source, store, config()).running.await.expect("no panic").expect_err("stops");
-    assert!(matches!(error, EngineError::Store(_)) && began.elapsed() < SECOND, "{error} {:?}", began.elapsed());
+async fn a_store_that_cannot_work_is_believed_after_half_a_minute_also_at_the_start() {
+    for never_s in [3, 25, 3_600] {
+        let (source, memory) = (Messages::default(), Arc::new(Memory::default()));
+        let began = tokio::time::Instant::now();
+        let store = Faulty::new(memory, move |_, _| match began.elapsed() < SECOND * never_s {
+            true => Fault::before(ErrorClass::CannotWork),
+            false => no_fault(),
+        });
+        publish(&source, 0..10);
+        let worker = Worker::start(&source, store, config());
+        if never_s < 30 {
+            until("it works", || source.totals().counted == 10).await;
+            assert_eq!((worker.stop().await.counted.left, source.totals().dropped), (0, 0));
+            continue;
+        }
+        let error = worker.running.await.expect("no panic").expect_err("stops");
+        assert!(matches!(error, EngineError::Store(_)), "{error}");
+        assert!((SECOND * 30..SECOND * 70).contains(&began.elapsed()), "{:?}", began.elapsed());
+    }
 }
 
 #[tokio::test(start_paused = true)]

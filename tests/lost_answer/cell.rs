@@ -46,11 +46,6 @@ impl Failure {
             _ => ErrorClass::Unknown,
         }
     }
-
-    /// Whether Firestore says so when a precondition does not hold. The adapter then looks what has changed.
-    fn is_refusal(self) -> bool {
-        matches!(self, Self::Code(Code::NotFound | Code::AlreadyExists | Code::FailedPrecondition))
-    }
 }
 
 /// On which side of its effect a commit fails.
@@ -108,15 +103,6 @@ impl fmt::Display for Cell {
     }
 }
 
-/// What the first worker does in the end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ends {
-    Done,
-    Stopped,
-    /// Both are right.
-    Either,
-}
-
 impl Cell {
     /// All cells of one store, but those of failures in a row.
     pub(crate) fn all(store: Kind, attempts: &[At]) -> Vec<Self> {
@@ -131,25 +117,5 @@ impl Cell {
             }
         }
         cells
-    }
-
-    pub(crate) fn ends(&self) -> Ends {
-        let applied = self.when == When::AfterApplying;
-        // The key of a batch that had committed is found, whatever the answer was.
-        let found = self.store == Kind::Firestore && applied && self.failure.is_refusal();
-        match (self.failure.class(), self.at) {
-            (ErrorClass::CannotWork, At::EachInARow(_)) if found => Ends::Done,
-            // Of a probe's own key the code means that it is there.
-            (ErrorClass::CannotWork, At::EachInARow(_))
-                if self.store == Kind::Firestore && self.failure.is_refusal() =>
-            {
-                Ends::Either
-            }
-            (ErrorClass::CannotWork, At::EachInARow(_)) => Ends::Stopped,
-            // A look may show that nothing is left to write. Without one the store fails again and again.
-            (ErrorClass::Unauthenticated, At::EachInARow(_)) if applied => Ends::Either,
-            (ErrorClass::Unauthenticated, At::EachInARow(_)) => Ends::Stopped,
-            _ => Ends::Done,
-        }
     }
 }

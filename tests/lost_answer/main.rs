@@ -51,7 +51,7 @@ async fn by_class(cell: Cell, number: usize, works: Arc<dyn Store>) {
         Some((failure, When::BeforeApplying)) => Fault::before(failure.class()),
         Some((failure, When::AfterApplying)) => Fault::after(failure.class()),
     });
-    judge(&cell.to_string(), cell.ends(), (&events, &letters), (faulty, works)).await;
+    judge(&cell.to_string(), (&events, &letters), (faulty, works)).await;
     script.check();
 }
 

@@ -1,6 +1,6 @@
 //! The Firestore adapter as it ships, its own client included, on Google's emulator. Answers are lost on the wire.
 
-use crate::cell::{Before, Cell, Ends, Failure, When};
+use crate::cell::{Before, Cell, Failure, When};
 use crate::judge::{Events, Letters, judge, put};
 use crate::script::{Script, Sent};
 use crate::support::emulators::unique;
@@ -93,7 +93,7 @@ pub(crate) async fn on_the_wire(cell: Cell, host: &str) {
     put(&*wire.through, &events.stored).await;
     armed.store(true, Ordering::SeqCst);
     let stores = (Arc::clone(&wire.through), Arc::clone(&wire.works));
-    judge(&cell.to_string(), cell.ends(), (&events, &letters), stores).await;
+    judge(&cell.to_string(), (&events, &letters), stores).await;
     script.check();
 }
 
@@ -154,7 +154,7 @@ pub(crate) async fn reading_on_the_wire(failure: Failure, read: Read, host: &str
     *calls.lock().unwrap() = Some((0, 0));
     let name = format!("a read of {read:?} that fails with {failure:?}");
     let stores = (Arc::clone(&wire.through), Arc::clone(&wire.works));
-    judge(&name, Ends::Done, (&events, &letters), stores).await;
+    judge(&name, (&events, &letters), stores).await;
     let (commits, reads) = calls.lock().unwrap().expect("armed");
     assert!(commits > 0 && reads > failing, "{name}: it never struck");
 }
