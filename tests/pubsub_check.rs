@@ -107,7 +107,7 @@ async fn dead_letters_that_nobody_keeps_are_told() {
     let Some(host) = emulators::pubsub() else { return };
     let dead = format!("projects/{PROJECT}/topics/{}", unique("dead"));
     let topics = Access::new(Some(&host)).topics().await.unwrap();
-    topics.create_topic().set_name(&dead).send().await.unwrap();
+    made(topics.create_topic().set_name(&dead).send().await);
     let with_dead = |s: Subscription| {
         s.set_dead_letter_policy(DeadLetterPolicy::new().set_dead_letter_topic(&dead).set_max_delivery_attempts(100))
     };

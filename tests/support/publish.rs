@@ -3,6 +3,7 @@
 use super::emulators;
 use bytes::Bytes;
 use futures::future::select_all;
+use google_cloud_gax::error::rpc::Code;
 use google_cloud_pubsub::client::{Publisher, SubscriptionAdmin};
 use google_cloud_pubsub::model::{DeadLetterPolicy, Message, Subscription};
 use hotcount::source::pubsub::{Access, PubSub};
@@ -33,10 +34,10 @@ impl Topic {
         let (topic, subscription) = (emulators::unique("topic"), emulators::unique("likes"));
         let topic = format!("projects/{PROJECT}/topics/{topic}");
         let subscription_path = format!("projects/{PROJECT}/subscriptions/{subscription}");
-        access.topics().await.unwrap().create_topic().set_name(&topic).send().await.unwrap();
+        made(access.topics().await.unwrap().create_topic().set_name(&topic).send().await);
         let admin = access.subscriptions().await.unwrap();
         let request = Subscription::new().set_name(&subscription_path).set_topic(&topic).set_ack_deadline_seconds(10);
-        admin.create_subscription().with_request(change(request)).send().await.unwrap();
+        made(admin.create_subscription().with_request(change(request)).send().await);
         let publisher = access.publisher(&topic).await.unwrap();
         Some(Self { host, subscription, subscription_path, admin, publisher })
     }
@@ -88,6 +89,14 @@ impl Topic {
         let mut left: Vec<Bytes> = left.into_iter().filter(|(id, _)| *id != marker).map(|(_, data)| data).collect();
         left.sort();
         left
+    }
+}
+
+/// The client asks again when an answer takes long, as of an emulator that has just started, and then hears that it is there.
+pub fn made<T>(answer: google_cloud_pubsub::Result<T>) {
+    if let Err(error) = answer {
+        let there = error.status().is_some_and(|status| status.code == Code::AlreadyExists);
+        assert!(there, "{error}");
     }
 }
 
