@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use support::emulators::{self, unique};
 use support::proxy::{Proxy, Status, Verdict};
-use support::publish::{PROJECT, Topic};
+use support::publish::{PROJECT, Topic, made};
 use tokio_util::sync::CancellationToken;
 
 /// Only a hang reaches it.
