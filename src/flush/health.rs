@@ -119,7 +119,7 @@ impl Health {
                 biased;
                 () = stop.cancelled() => return Ok(()),
                 () = self.progress.store_works() => continue,
-                () = tokio::time::sleep(backoff.wait(failures, &mut rng)) => {}
+                () = tokio::time::sleep(self.wait(backoff, failures, &mut rng)) => {}
             }
             let probed = async {
                 let _turn = self.turn.lock().await;
@@ -136,6 +136,13 @@ impl Health {
                 return Err(error);
             }
         }
+    }
+
+    /// How long until the next probe. A store that says "never" is asked often enough to be believed after half a minute.
+    fn wait(&self, backoff: Backoff, failures: u32, rng: &mut SmallRng) -> Duration {
+        let says_never = self.never.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        let wait = backoff.wait(failures, rng);
+        if says_never { wait.min(NEVER_FOR / 3) } else { wait }
     }
 
     /// The failure with which the worker ends, when the store has answered so for long enough.

@@ -17,7 +17,7 @@ use std::time::SystemTime;
 use tokio_util::sync::CancellationToken;
 
 const AFTER_HELP: &str = "\
-For after a fix: of hotcount, of --order, or of the store. Each payload is decoded, folded and committed as if it had just \
+For after a fix: of hotcount, or of the store; --order is what the workers have. Each payload is decoded, folded and committed as if it had just \
 arrived, so a like that was counted meanwhile stays counted once. An entry is deleted after its effect is durable; what is \
 poison still stays, with the reason shown. Workers may keep running, but for an embedded store, which belongs to one process.\n\n\
 Exit codes: 0 all counted · 1 declined, some are poison still or cannot be read, or an id is not there · 2 cannot work · 3 interrupted.";
