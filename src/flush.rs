@@ -22,6 +22,7 @@ pub use keys::{BatchKeys, LaneKeys, any_seed};
 pub use lane::Lane;
 pub use waiting::{ASIDE_LANES, Waiting};
 
+pub(crate) use health::ANSWERED_WITHIN;
 pub(crate) use waiting::Errand;
 
 use crate::ack::Confirmation;

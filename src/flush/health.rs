@@ -15,6 +15,10 @@ use tokio_util::sync::CancellationToken;
 /// longer than a restart of it, or a change of its permissions, takes to settle.
 const NEVER_FOR: Duration = Duration::from_secs(30);
 
+/// How long a call may take on whose answer the whole worker waits: as long as Firestore's own calls may. One that nobody
+/// answers, as of a connection that died in silence, must not keep the next one from being tried.
+pub(crate) const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
+
 /// Refused credentials so often in a row are no token that is being refreshed.
 const UNAUTHENTICATED_LIMIT: u32 = 5;
 
@@ -74,12 +78,13 @@ impl Health {
 
     async fn probe(&self) -> Result<(), StoreError> {
         let key = self.keys.lock().unwrap_or_else(PoisonError::into_inner).next();
-        let error = match self.store.probe(key).await {
-            Ok(()) => {
+        let error = match tokio::time::timeout(ANSWERED_WITHIN, self.store.probe(key)).await {
+            Ok(Ok(())) => {
                 self.progress.witness();
                 return Ok(());
             }
-            Err(error) => self.judged(error),
+            Ok(Err(error)) => self.judged(error),
+            Err(_) => StoreError::new(ErrorClass::Unknown, format!("a probe was not answered in {ANSWERED_WITHIN:?}")),
         };
         self.progress.failure(class_name(&error.class));
         let mut never = self.never.lock().unwrap_or_else(PoisonError::into_inner);

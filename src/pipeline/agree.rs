@@ -3,7 +3,7 @@
 use super::EngineError;
 use crate::backoff::Backoff;
 use crate::event::OrderPolicy;
-use crate::flush::Health;
+use crate::flush::{ANSWERED_WITHIN, Health};
 use crate::progress::Progress;
 use crate::store::{ErrorClass, LAYOUT, Settings, Store, StoreError};
 use rand::SeedableRng;
@@ -44,8 +44,12 @@ pub(super) async fn agree(
         let answer = tokio::select! {
             biased;
             () = shutdown.cancelled() => return Ok(false),
-            answer = store.agree(ours) => answer,
+            answer = tokio::time::timeout(ANSWERED_WITHIN, store.agree(ours)) => answer,
         };
+        let answer = answer.unwrap_or_else(|_| {
+            let message = format!("it was not answered in {ANSWERED_WITHIN:?}");
+            Err(StoreError::new(ErrorClass::Unknown, message))
+        });
         let error = match answer {
             Ok(kept) => {
                 progress.set_finding(ASKING, None);

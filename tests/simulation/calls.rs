@@ -1,6 +1,6 @@
 //! A call on its way to the store and back: it may fail before or after it took effect, take effect after its failure
-//! was answered, take long, or never be heard of by a worker that crashed meanwhile. What the store has taken in happens
-//! whatever becomes of the worker.
+//! was answered, take long, never be answered, or never be heard of by a worker that crashed meanwhile. What the store has
+//! taken in happens whatever becomes of the worker.
 
 use crate::life::Life;
 use crate::seen::{CODES, Kind};
@@ -23,9 +23,24 @@ pub(crate) fn is_unknown(code: Code) -> bool {
 
 /// What becomes of a call.
 enum Fate {
-    Answered { takes_effect_in: Duration, answered_in: Duration, lost: Option<Code> },
-    Failed { code: Code, answered_in: Duration },
-    Late { code: Code, answered_in: Duration, takes_effect_in: Duration },
+    Answered {
+        takes_effect_in: Duration,
+        answered_in: Duration,
+        lost: Option<Code>,
+    },
+    Failed {
+        code: Code,
+        answered_in: Duration,
+    },
+    Late {
+        code: Code,
+        answered_in: Duration,
+        takes_effect_in: Duration,
+    },
+    /// Nobody ever answers.
+    Hung {
+        takes_effect: bool,
+    },
 }
 
 /// Mostly codes that a worker lives with; any code now and then.
@@ -71,6 +86,9 @@ fn fate_of_a_commit(world: &World) -> Fate {
         let longest = world.one_of(&[500, 5_000, 300_000]);
         return Fate::Late { code: world.one_of(&UNKNOWN), answered_in, takes_effect_in: world.millis(0..=longest) };
     }
+    if world.strikes(Kind::Hung) {
+        return Fate::Hung { takes_effect: world.flip(0.5) };
+    }
     let lost = world.strikes(Kind::FailedAfter).then(|| any_code(world));
     Fate::Answered { takes_effect_in: latency(world), answered_in, lost }
 }
@@ -98,6 +116,13 @@ pub(crate) async fn commit<R: Send + 'static>(
             drop(at_the_store(world, takes_effect_in, effect));
             tokio::time::sleep(answered_in).await;
             Err(code)
+        }
+        Fate::Hung { takes_effect } => {
+            world.say(format_args!("{life} commits, and nobody ever answers"));
+            if takes_effect {
+                drop(at_the_store(world, latency(world), effect));
+            }
+            std::future::pending().await
         }
         Fate::Answered { takes_effect_in, answered_in, lost } => {
             let answer = at_the_store(world, takes_effect_in, effect).await.expect("the store never crashes");

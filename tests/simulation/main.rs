@@ -43,7 +43,7 @@ const SEEDS_A_DOUBLE: u64 = 200;
 const SEEDS_TWICE: u64 = 50;
 
 /// So many seeds show every kind of fault; fewer may miss some.
-const SEEDS_FOR_EVERY_FAULT: u64 = 5_000;
+const SEEDS_FOR_EVERY_FAULT: u64 = 2_000;
 
 /// How often the progress is told.
 const EVERY: Duration = Duration::from_secs(5);

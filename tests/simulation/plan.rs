@@ -67,6 +67,7 @@ const ODDS: &[(Kind, f64)] = &[
     (Kind::FailedAfter, 0.08),
     (Kind::LandedLate, 0.05),
     (Kind::Slow, 0.05),
+    (Kind::Hung, 0.001),
     (Kind::FailedRead, 0.05),
     (Kind::ShortAnswer, 0.04),
     (Kind::Outage, 0.1),

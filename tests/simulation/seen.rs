@@ -47,6 +47,7 @@ kinds! {
     FailedAfter = "commits applied whose answer was lost",
     LandedLate = "commits applied after they had been called failed",
     Slow = "calls that took long",
+    Hung = "calls that were never answered",
     FailedRead = "reads failed",
     ShortAnswer = "reads answered in part",
     TooLarge = "commits refused for their size",

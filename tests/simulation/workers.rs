@@ -184,7 +184,7 @@ impl Crew {
             Ok(Err(EngineError::Source(error))) if !self.world.is_calm_for(Duration::from_secs(90)) => {
                 self.world.say(format_args!("{life} stops, because the source cannot work: {error}"));
             }
-            Ok(Err(EngineError::StandsStill(what))) if !self.world.is_calm_for(Duration::from_secs(615)) => {
+            Ok(Err(EngineError::StandsStill(what))) if !self.world.is_calm_for(Duration::from_secs(720)) => {
                 self.world.note(Kind::StoodStill);
                 self.world.say(format_args!("{life} ends, because it stands still: {what}"));
             }
