@@ -63,7 +63,7 @@ pub struct Report {
 
 /// Runs a worker until the source ends or `shutdown` is cancelled, and drains it.
 ///
-/// It reads no clock but the runtime's. With [`BatchKeys::Seeded`](flush::BatchKeys) it uses no randomness but what grows
+/// It reads no clock but the runtime's. With [`BatchKeys::Seeded`](crate::flush::BatchKeys) it uses no randomness but what grows
 /// from its settings, so that a test can hold both in its hand.
 ///
 /// # Errors

@@ -43,7 +43,7 @@ const MAGIC: &[(&[u8], Refusal)] = &[
 ];
 
 impl Refusal {
-    /// Looks at the first bytes of a text, [`DECIDE_BYTES`] where it has as many.
+    /// Looks at the first bytes of a text, `DECIDE_BYTES` where it has as many.
     #[must_use]
     pub fn of(first: &[u8]) -> Option<Self> {
         let known = MAGIC.iter().find(|(magic, _)| first.starts_with(magic)).map(|(_, refusal)| *refusal);
