@@ -10,9 +10,9 @@
     reason = "a benchmark whose parts cannot be set up has nothing to say"
 )]
 
-use hotcount::aggregate::{Added, Aggregator, Config};
-use hotcount::batch::BatchKey;
-use hotcount::event::{OrderPolicy, decode};
+use hotcount::engine::aggregate::{Added, Aggregator, Config};
+use hotcount::like::batch::BatchKey;
+use hotcount::like::event::{OrderPolicy, decode};
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::hint::black_box;

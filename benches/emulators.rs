@@ -9,10 +9,10 @@
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a benchmark ends at the first failure")]
 
-use hotcount::pipeline::{self, Config};
-use hotcount::progress::{Counted, Progress};
+use hotcount::engine::pipeline::{self, Config};
+use hotcount::engine::progress::{Counted, Progress};
+use hotcount::source::Source;
 use hotcount::source::jsonl::Jsonl;
-use hotcount::source::{self, Source};
 use hotcount::store::firestore::{Address, Firestore};
 use hotcount::store::{Counts, Depth, Options, Store};
 use std::sync::Arc;
@@ -126,7 +126,7 @@ async fn published(events: usize) -> Topic {
 /// The whole engine on messages that wait, until all of them are durable.
 async fn engine(arguments: &Arguments, topic: &Topic, store: Arc<Firestore>, events: usize) -> Duration {
     let url = topic.url(&format!("streams={}", arguments.streams));
-    let source: Arc<dyn Source> = source::connect(&url).await.expect("the subscription is there");
+    let source: Arc<dyn Source> = hotcount::connect::source(&url).await.expect("the subscription is there");
     let (progress, stop) = (Arc::new(Progress::default()), CancellationToken::new());
     let before = threads::times();
     let start = Instant::now();

@@ -8,9 +8,9 @@
     reason = "a benchmark whose parts cannot be set up has nothing to say"
 )]
 
-use hotcount::load::drive::{Config as Drive, Ended, Watch, drive};
-use hotcount::load::target::File;
-use hotcount::load::{Config, Faults, Plan, Shape};
+use hotcount::lab::load::drive::{Config as Drive, Ended, Watch, drive};
+use hotcount::lab::load::target::File;
+use hotcount::lab::load::{Config, Faults, Plan, Shape};
 use std::hint::black_box;
 use std::time::Instant;
 use tokio_util::sync::CancellationToken;

@@ -22,7 +22,7 @@ mod support;
 mod rounds;
 
 use broker::Way;
-use hotcount::store::{self, Options, Store};
+use hotcount::store::{Options, Store};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,5 +59,5 @@ fn main() {
 }
 
 async fn open(url: &str) -> Arc<dyn Store> {
-    store::connect(url, &Options::default()).await.expect("the store opens")
+    hotcount::connect::store(url, &Options::default()).await.expect("the store opens")
 }

@@ -8,8 +8,8 @@
     reason = "a benchmark whose parts cannot be set up has nothing to say"
 )]
 
-use hotcount::aggregate::{Aggregator, Config};
-use hotcount::event::Like;
+use hotcount::engine::aggregate::{Aggregator, Config};
+use hotcount::like::event::Like;
 use std::hint::black_box;
 use std::time::{Instant, SystemTime};
 
@@ -26,7 +26,7 @@ fn main() {
     with("with a shared token", weight(million, |_| token()));
     with("with a token of its own", weight(million, |_| own_token()));
     with("with a payload of 150 bytes", weight(million, |_| bytes::Bytes::from(vec![0_u8; 150])));
-    let held = hotcount::held::Held::new(hotcount::budget::Budget::new(usize::MAX, usize::MAX));
+    let held = hotcount::source::held::Held::new(hotcount::common::budget::Budget::new(usize::MAX, usize::MAX));
     with("with a whole receipt, payload too", weight(million, |n| receipt(n, &held)));
 }
 
@@ -44,28 +44,31 @@ fn weight<R>(likes: usize, mut receipt: impl FnMut(usize) -> R) -> f64 {
 
 struct Nobody;
 
-impl hotcount::ack::SettleMany for Nobody {
-    fn settled(&self, _: u32, _: &hotcount::ack::Settlement) {}
+impl hotcount::source::ack::SettleMany for Nobody {
+    fn settled(&self, _: u32, _: &hotcount::source::ack::Settlement) {}
     fn dropped(&self, _: u32) {}
 }
 
-fn token() -> hotcount::ack::Ack {
+fn token() -> hotcount::source::ack::Ack {
     static NOBODY: std::sync::LazyLock<std::sync::Arc<Nobody>> = std::sync::LazyLock::new(|| Nobody.into());
-    hotcount::ack::Ack::of_many(NOBODY.clone(), 0)
+    hotcount::source::ack::Ack::of_many(NOBODY.clone(), 0)
 }
 
 /// As Pub/Sub's: an ack id of some 180 bytes behind a box.
-fn own_token() -> hotcount::ack::Ack {
+fn own_token() -> hotcount::source::ack::Ack {
     struct Own(#[expect(dead_code, reason = "it is here to be weighed")] String);
-    impl hotcount::ack::Settle for Own {
-        fn settle(self: Box<Self>, _: &hotcount::ack::Settlement) -> Option<hotcount::ack::Confirmation> {
+    impl hotcount::source::ack::Settle for Own {
+        fn settle(
+            self: Box<Self>,
+            _: &hotcount::source::ack::Settlement,
+        ) -> Option<hotcount::source::ack::Confirmation> {
             None
         }
     }
-    hotcount::ack::Ack::one(Box::new(Own("x".repeat(180))))
+    hotcount::source::ack::Ack::one(Box::new(Own("x".repeat(180))))
 }
 
-fn receipt(n: usize, held: &std::sync::Arc<hotcount::held::Held>) -> hotcount::receipt::Receipt {
+fn receipt(n: usize, held: &std::sync::Arc<hotcount::source::held::Held>) -> hotcount::engine::receipt::Receipt {
     let meta = hotcount::source::Meta { message_id: Some(n.to_string()), ..Default::default() };
     let delivery = hotcount::source::Delivery {
         payload: vec![0_u8; 150].into(),
@@ -74,5 +77,5 @@ fn receipt(n: usize, held: &std::sync::Arc<hotcount::held::Held>) -> hotcount::r
         ack: own_token(),
         share: None,
     };
-    hotcount::receipt::Receipt::new(delivery, held)
+    hotcount::engine::receipt::Receipt::new(delivery, held)
 }

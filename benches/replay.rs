@@ -9,13 +9,13 @@
 
 #![expect(clippy::expect_used, reason = "a benchmark ends at the first failure")]
 
-use hotcount::batch::{Batch, BatchKey};
-use hotcount::event::{Like, OrderPolicy, decode};
-use hotcount::pipeline::{self, Config};
-use hotcount::progress::Progress;
+use hotcount::engine::pipeline::{self, Config};
+use hotcount::engine::progress::Progress;
+use hotcount::like::batch::{Batch, BatchKey};
+use hotcount::like::event::{Like, OrderPolicy, decode};
 use hotcount::source::Source;
 use hotcount::source::jsonl::Jsonl;
-use hotcount::store::{self, Depth, Options};
+use hotcount::store::{Depth, Options};
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -116,7 +116,7 @@ async fn parse(file: &Path) -> Duration {
 /// The engine on a new store; how long until all is durable and settled.
 async fn engine(arguments: &Arguments, file: &Path, directory: &Path, expected: &Expected) -> Duration {
     let url = format!("embedded:{}{}", directory.join("store").display(), arguments.query);
-    let store = store::connect(&url, &Options::default()).await.expect("the store opens");
+    let store = hotcount::connect::store(&url, &Options::default()).await.expect("the store opens");
     let source = Arc::new(Jsonl::file(file).await.expect("the file opens"));
     let progress = Arc::new(Progress::default());
     let before = threads::times();

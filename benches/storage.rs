@@ -10,9 +10,9 @@
 
 #![expect(clippy::expect_used, reason = "a benchmark ends at the first failure")]
 
-use hotcount::batch::{Batch, BatchKey};
-use hotcount::event::Like;
-use hotcount::store::{self, Applied, Attempt, Depth, Listing, Options};
+use hotcount::like::batch::{Batch, BatchKey};
+use hotcount::like::event::Like;
+use hotcount::store::{Applied, Attempt, Depth, Listing, Options};
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -131,7 +131,7 @@ fn batches(likes: &[Like], size: usize) -> Vec<Batch> {
 /// Applies the batches on `lanes` tasks, then proves one count from its members.
 async fn embedded(path: &Path, query: &str, lanes: usize, batches: Vec<Batch>) -> (Duration, Applied) {
     let url = format!("embedded:{}{query}", path.join("store").display());
-    let store = store::connect(&url, &Options::default()).await.expect("opened");
+    let store = hotcount::connect::store(&url, &Options::default()).await.expect("opened");
     let (batches, next, total) = (Arc::new(batches), Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::default()));
     let start = Instant::now();
     let mut tasks = tokio::task::JoinSet::new();
@@ -164,7 +164,7 @@ async fn embedded(path: &Path, query: &str, lanes: usize, batches: Vec<Batch>) -
     store.close().await.expect("closed");
     println!("    closed in {:.2?}", closing.elapsed());
     let opening = Instant::now();
-    let store = store::connect(&url, &Options::default()).await.expect("opened again");
+    let store = hotcount::connect::store(&url, &Options::default()).await.expect("opened again");
     println!("    opened again in {:.2?}", opening.elapsed());
     assert_eq!(store.tally("post-0", Depth::ShardsAndMembers).await.expect("a tally"), tally);
     let total = *total.lock().expect("not poisoned");

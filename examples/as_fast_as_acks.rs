@@ -3,13 +3,13 @@
 //! `cargo run --release --example as_fast_as_acks --no-default-features`
 
 use async_trait::async_trait;
-use hotcount::ack::{Ack, SettleMany, Settlement};
-use hotcount::load::drive::{self, Ended, Watch, drive};
-use hotcount::load::target::{Accepted, Batch, SendError, Target};
-use hotcount::load::{Config, Faults, Plan, Shape};
-use hotcount::pipeline;
-use hotcount::progress::Progress;
-use hotcount::reader;
+use hotcount::engine::pipeline;
+use hotcount::engine::progress::Progress;
+use hotcount::lab::load::drive::{self, Ended, Watch, drive};
+use hotcount::lab::load::target::{Accepted, Batch, SendError, Target};
+use hotcount::lab::load::{Config, Faults, Plan, Shape};
+use hotcount::read::reader;
+use hotcount::source::ack::{Ack, SettleMany, Settlement};
 use hotcount::source::{Delivery, Source, SourceError, Stream};
 use hotcount::store::{Depth, memory::Memory};
 use std::sync::Arc;

@@ -3,12 +3,12 @@
 //! `cargo run --example fixed_rate --no-default-features`
 
 use async_trait::async_trait;
-use hotcount::load::drive::{self, Ended, Watch, drive};
-use hotcount::load::target::{Accepted, Batch, SendError, Target};
-use hotcount::load::{Config, Faults, Plan, Schedule};
-use hotcount::pipeline;
-use hotcount::progress::Progress;
-use hotcount::reader;
+use hotcount::engine::pipeline;
+use hotcount::engine::progress::Progress;
+use hotcount::lab::load::drive::{self, Ended, Watch, drive};
+use hotcount::lab::load::target::{Accepted, Batch, SendError, Target};
+use hotcount::lab::load::{Config, Faults, Plan, Schedule};
+use hotcount::read::reader;
 use hotcount::source::memory::{Config as Queue, Finish, Memory as Messages};
 use hotcount::store::{Depth, memory::Memory};
 use std::sync::Arc;

@@ -18,9 +18,9 @@
 mod application;
 
 use firestore::FirestoreDb;
-use hotcount::batch::{Batch, BatchKey};
-use hotcount::event::Like;
-use hotcount::reader;
+use hotcount::like::batch::{Batch, BatchKey};
+use hotcount::like::event::Like;
+use hotcount::read::reader;
 use hotcount::store::{self, Attempt, Counts, Depth, Options};
 use std::collections::VecDeque;
 use std::error::Error;
@@ -62,7 +62,7 @@ async fn run() -> Outcome<()> {
         return watch(&Watched::parse(&arguments)?).await;
     }
     let (counts, posts): (Arc<dyn Counts>, Vec<String>) = match arguments.split_first() {
-        Some((url, posts)) => (store::connect_counts(url, &Options::default()).await?, posts.to_vec()),
+        Some((url, posts)) => (hotcount::connect::counts(url, &Options::default()).await?, posts.to_vec()),
         None => (some_likes().await?, vec!["viral".to_owned(), "quiet".to_owned(), "nobody-liked-this".to_owned()]),
     };
     show(&*counts, &posts).await
@@ -116,7 +116,7 @@ impl Watched {
 /// Follows a post, one line a second, or on a terminal one line that changes. At the end its members are counted too.
 async fn watch(watched: &Watched) -> Outcome<()> {
     let Watched { post, store, lasts } = watched;
-    let counts = store::connect_counts(store, &Options::default()).await?;
+    let counts = hotcount::connect::counts(store, &Options::default()).await?;
     let started = Instant::now();
     let mut tick = tokio::time::interval(EVERY);
     let mut last: Option<(i64, Instant)> = None;
@@ -160,7 +160,7 @@ fn picture(rates: &VecDeque<f64>) -> String {
 
 /// A thousand users like one post, on two shards; three like another, and one of them thinks better of it.
 async fn some_likes() -> Outcome<Arc<dyn Counts>> {
-    let store = store::connect("memory:", &Options::default()).await?;
+    let store = hotcount::connect::store("memory:", &Options::default()).await?;
     for shard in 0..2_u16 {
         let likes = (0..500).map(|n| Like::new("viral", &format!("user-{shard}-{n}"), "event", true, 1)).collect();
         store.apply(&Batch::new(BatchKey::from_random(u128::from(shard)), likes), Attempt::first(shard)).await?;

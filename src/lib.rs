@@ -6,65 +6,35 @@
 //! stored truth for one (post, user). A *batch* is what one commit carries: memberships, one increment per post on a
 //! *shard*, and the batch's key.
 //!
-//! Data flows one way, source → decode → aggregate → flush → store → ack, and so do the modules:
+//! Data flows one way, source → decode → aggregate → flush → store → ack. Below, a room names only rooms above it:
 //!
-//! | module | is |
+//! | room | is |
 //! |---|---|
-//! | [`event`], [`membership`], [`batch`] | a like, the decision, what one commit carries; pure |
-//! | [`adapter_url`] | the one reading of adapter URLs, which shows no secret; pure |
-//! | [`ack`], [`backoff`], [`shard`] | tokens that are settled or dropped; full jitter; a lane's shard |
-//! | [`inflate`], [`framing`] | unpacking; where one event ends and the next begins in a text; pure |
-//! | [`budget`], [`held`], [`settled`] | what a worker may hold, and who waits for room; what it has settled lately |
-//! | [`source`] | the port where deliveries come from, and its adapters |
-//! | [`aggregate`] | the bounded buffer that folds likes per member and seals batches |
-//! | [`receipt`], [`progress`], [`telemetry`] | what travels with a like; the numbers; the metrics |
-//! | [`store`] | the port where counts are kept, and its adapters |
-//! | [`watchdog`] | sees what stands still; pure |
-//! | [`flush`], [`quarantine`] | a batch on its way to being durable; where poison is kept |
-//! | [`pipeline`] | the engine: tasks and the order of shutdown |
-//! | [`readmit`] | quarantined deliveries, once more through the pipeline |
-//! | [`server`] | the HTTP server of a worker: who is let in, who is closed, and when |
-//! | [`load`] | streams of likes whose outcome is known from a seed |
-//! | [`model`] | Firestore's contention under a clock that can be paused, and what hotcount is compared with |
-//! | [`reader`] | derived counts, and the drift between shards and members |
-//! | [`repair`] | correcting a drift while workers keep running |
+//! | [`like`] | the event and its wire forms, membership and the decision, the batch; pure |
+//! | [`common`] | adapter URLs, retry delays, the memory budget |
+//! | [`telemetry`] | every metric, in one table |
+//! | [`source`] | the port where deliveries come from, with its ack tokens; its adapters |
+//! | [`store`] | the port where counts are kept; its adapters |
+//! | [`engine`] | aggregate, flush, quarantine, and the pipeline that runs them |
+//! | [`read`] | derived counts, drift between shards and members, and its repair |
+//! | `http_api` | a worker's HTTP server, the client that reads one, and the JSON that they share |
+//! | [`connect`] | the one table from a URL to an adapter |
+//! | [`lab`] | load generators and a model of Firestore: what measures and proves |
 //!
-//! [`pipeline::run`] runs a worker on any source and store; `examples/reader.rs` reads counts.
+//! [`engine::pipeline::run`] runs a worker on any source and store; `examples/reader.rs` reads counts.
 
-pub mod ack;
-pub mod adapter_url;
-pub mod aggregate;
-pub mod backoff;
-pub mod batch;
-pub mod budget;
-pub mod event;
+pub mod common;
+pub mod connect;
+pub mod engine;
 #[cfg(feature = "http")]
-pub mod face;
-pub mod flush;
-pub mod framing;
-pub mod held;
-pub mod inflate;
-pub mod load;
-pub mod membership;
-pub mod model;
-mod patience;
-pub mod pipeline;
-pub mod progress;
-pub mod quarantine;
-pub mod reader;
-pub mod readmit;
-pub mod receipt;
-pub mod repair;
-#[cfg(feature = "http")]
-pub mod server;
-pub mod settled;
-pub mod shard;
+pub mod http_api;
+pub mod lab;
+pub mod like;
+pub mod read;
 pub mod source;
 pub mod store;
-mod sync;
 pub mod telemetry;
-pub mod watchdog;
 
-pub use batch::{Batch, BatchKey};
-pub use event::{Like, Poison};
-pub use membership::{Decision, Membership, decide};
+pub use like::batch::{Batch, BatchKey};
+pub use like::event::{Like, Poison};
+pub use like::membership::{Decision, Membership, decide};

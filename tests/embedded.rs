@@ -4,10 +4,10 @@
 #![cfg(feature = "embedded")]
 #![expect(clippy::expect_used, reason = "a test ends at its first failure")]
 
-use hotcount::batch::{Batch, BatchKey};
-use hotcount::event::Like;
+use hotcount::like::batch::{Batch, BatchKey};
+use hotcount::like::event::Like;
 use hotcount::store::{
-    self, Access, Applied, Attempt, ConnectError, Depth, ErrorClass, Examined, Listing, Options, PageSize, Quarantined,
+    Access, Applied, Attempt, ConnectError, Depth, ErrorClass, Examined, Listing, Options, PageSize, Quarantined,
     Repaired, Store,
 };
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ async fn open(path: &Path, query: &str) -> Arc<dyn Store> {
 }
 
 async fn try_open(path: &Path, query: &str) -> Result<Arc<dyn Store>, ConnectError> {
-    store::connect(&format!("embedded:{}{query}", path.display()), &Options::default()).await
+    hotcount::connect::store(&format!("embedded:{}{query}", path.display()), &Options::default()).await
 }
 
 fn batch(key: u128, likes: Vec<Like>) -> Batch {
@@ -118,7 +118,8 @@ async fn a_store_of_format_1_is_refused_and_left_as_it_is() {
     std::fs::create_dir(directory.path().join("keyspaces")).expect("made");
     for access in [Access::Create, Access::Change, Access::Read] {
         let url = format!("embedded:{}", directory.path().display());
-        let error = store::connect(&url, &Options { access, ..Options::default() }).await.err().expect("refused");
+        let error =
+            hotcount::connect::store(&url, &Options { access, ..Options::default() }).await.err().expect("refused");
         assert!(error.to_string().contains("written by an older hotcount (format 1, this one reads 2)"), "{error}");
     }
 }
@@ -131,7 +132,7 @@ async fn a_url_that_is_not_understood_says_what_is_wrong() {
         ("embedded:x?memory_mib=0", "memory_mib must be a number from 1 to 1024"),
         ("embedded:x?cache_mib=many", "cache_mib must be a number from 1 to 1024"),
     ] {
-        let error = store::connect(url, &Options::default()).await.err().expect(url);
+        let error = hotcount::connect::store(url, &Options::default()).await.err().expect(url);
         assert!(matches!(error, ConnectError::BadUrl { .. }), "{error:?}");
         assert!(error.to_string().contains(problem), "{error}");
     }
@@ -154,7 +155,7 @@ async fn two_consumers_share_members_but_neither_batch_keys_nor_quarantine() {
     };
     let written = batch(1, vec![add("p", "a", 1)]);
     for (at, consumer) in ["one", "two"].into_iter().enumerate() {
-        let store = store::connect(&url, &Options { consumer: consumer.to_owned(), ..Options::default() })
+        let store = hotcount::connect::store(&url, &Options { consumer: consumer.to_owned(), ..Options::default() })
             .await
             .expect("opened");
         assert_eq!(store.quarantined(None, PageSize::entries(10)).await.expect("a page").entries.len(), 0);

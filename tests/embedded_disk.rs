@@ -22,15 +22,15 @@ mod rows;
 #[path = "embedded_disk/salvage.rs"]
 mod salvage;
 
-use hotcount::batch::{Batch, BatchKey};
-use hotcount::event::Like;
+use hotcount::like::batch::{Batch, BatchKey};
+use hotcount::like::event::Like;
 use hotcount::store::{self, Access, Attempt, ConnectError, Depth, Options, Store};
 use std::path::Path;
 use std::sync::Arc;
 
 async fn try_open(path: &Path, query: &str, access: Access) -> Result<Arc<dyn Store>, ConnectError> {
     let url = format!("embedded:{}{query}", path.display());
-    store::connect(&url, &Options { access, ..Options::default() }).await
+    hotcount::connect::store(&url, &Options { access, ..Options::default() }).await
 }
 
 async fn open(path: &Path, query: &str) -> Arc<dyn Store> {

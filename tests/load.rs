@@ -2,15 +2,16 @@
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot set up its parts fails")]
 
-use hotcount::event::{Like, OrderPolicy, decode};
-use hotcount::load::drive::{Config as Drive, Ended, Watch, drive};
-use hotcount::load::{Config, ConfigError, Expectation, Faults, Kind, Plan, Shape};
-use hotcount::membership::{Decision, decide};
-use hotcount::progress::Progress;
-use hotcount::reader;
+use hotcount::engine::pipeline;
+use hotcount::engine::progress::Progress;
+use hotcount::lab::load::drive::{Config as Drive, Ended, Watch, drive};
+use hotcount::lab::load::{Config, ConfigError, Expectation, Faults, Kind, Plan, Shape};
+use hotcount::like::event::{Like, OrderPolicy, decode};
+use hotcount::like::membership::{Decision, decide};
+use hotcount::read::reader;
+use hotcount::source;
 use hotcount::store::memory::Memory;
 use hotcount::store::{Depth, Listing, Store};
-use hotcount::{pipeline, source};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -254,7 +255,7 @@ async fn store_agrees(store: Arc<dyn Store>, expected: &Expectation) {
 async fn a_file_is_replayed_into_a_store_that_counts_what_the_plan_expects() {
     let file = tempfile::NamedTempFile::new().expect("a file");
     let plan = plan(|_| ());
-    let target = hotcount::load::target::connect(file.path().to_str().expect("UTF-8")).await.expect("a file");
+    let target = hotcount::lab::load::target::connect(file.path().to_str().expect("UTF-8")).await.expect("a file");
     let watch = Watch::default();
     let ended = drive(&plan, &*target, &Drive::default(), &CancellationToken::new(), &watch).await;
     assert_eq!((ended, watch.accepted()), (Ended::Complete, plan.messages()));
@@ -289,7 +290,7 @@ async fn a_worker_on_http_counts_what_the_plan_expects() {
 
     let plan = plan(|config| config.messages = 5_000);
     let expected = plan.expect();
-    let target = hotcount::load::target::connect(&url).await.expect("a target");
+    let target = hotcount::lab::load::target::connect(&url).await.expect("a target");
     let watch = Watch::default();
     let ended = drive(&plan, &*target, &Drive::default(), &CancellationToken::new(), &watch).await;
     assert_eq!(ended, Ended::Complete, "{:?}", watch.trouble());
@@ -308,7 +309,7 @@ async fn a_worker_that_is_not_there_is_given_up_with_a_sentence() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
     drop(listener);
-    let target = hotcount::load::target::connect(&url).await.expect("not asked yet");
+    let target = hotcount::lab::load::target::connect(&url).await.expect("not asked yet");
     let config = Drive { give_up_after: Duration::from_millis(200), ..Drive::default() };
     let watch = Watch::default();
     let ended = drive(&plan(|_| ()), &*target, &config, &CancellationToken::new(), &watch).await;

@@ -3,9 +3,9 @@
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot set up its parts fails")]
 
 use async_trait::async_trait;
-use hotcount::load::drive::{Config as Drive, Ended, Watch, drive};
-use hotcount::load::target::{Accepted, Batch, SendError, Target};
-use hotcount::load::{Config, Plan, Schedule};
+use hotcount::lab::load::drive::{Config as Drive, Ended, Watch, drive};
+use hotcount::lab::load::target::{Accepted, Batch, SendError, Target};
+use hotcount::lab::load::{Config, Plan, Schedule};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;

@@ -5,12 +5,12 @@
 mod support;
 
 use google_cloud_pubsub::model::Subscription;
-use hotcount::load::drive::{Config as Drive, Ended, Watch, drive};
-use hotcount::load::target;
-use hotcount::load::{Config, Faults, Plan};
-use hotcount::pipeline;
-use hotcount::progress::Progress;
-use hotcount::reader;
+use hotcount::engine::pipeline;
+use hotcount::engine::progress::Progress;
+use hotcount::lab::load::drive::{Config as Drive, Ended, Watch, drive};
+use hotcount::lab::load::target;
+use hotcount::lab::load::{Config, Faults, Plan};
+use hotcount::read::reader;
 use hotcount::source::pubsub::{Access, PubSub};
 use hotcount::store::Depth;
 use hotcount::store::memory::Memory;

@@ -7,8 +7,8 @@ mod support;
 
 use google_cloud_pubsub::model::{DeadLetterPolicy, PushConfig, Subscription};
 use google_cloud_wkt::Duration as Seconds;
-use hotcount::pipeline;
-use hotcount::progress::Progress;
+use hotcount::engine::pipeline;
+use hotcount::engine::progress::Progress;
 use hotcount::source::pubsub::setup::{Config, setup};
 use hotcount::source::pubsub::{Access, PubSub};
 use hotcount::source::{Finding, Source, Weight};

@@ -5,7 +5,7 @@
 
 mod support;
 
-use hotcount::ack::Settlement;
+use hotcount::source::ack::Settlement;
 use hotcount::source::pubsub::PubSub;
 use hotcount::source::{Delivery, Source, SourceError, Stream};
 use std::collections::BTreeSet;

@@ -7,8 +7,8 @@
 mod faults;
 
 use faults::{Fault, Faulty};
-use hotcount::pipeline::Config;
-use hotcount::readmit::{Fate, ReadmitError, readmit};
+use hotcount::engine::pipeline::Config;
+use hotcount::engine::reprocess::{Fate, ReadmitError, readmit};
 use hotcount::store::memory::Memory;
 use hotcount::store::{Attempt, Counts, Depth, ErrorClass, PageSize, Quarantined, Store};
 use rand::SeedableRng;

@@ -5,13 +5,14 @@
 
 use async_trait::async_trait;
 use futures::TryStreamExt;
+use hotcount::http_api;
+use hotcount::http_api::client::Client;
+use hotcount::read::reader;
 use hotcount::store::memory::Memory;
-use hotcount::store::remote::Remote;
 use hotcount::store::{
     Counts, Depth, ErrorClass, Examined, Listing, PageSize, QuarantinePage, Repair, Repaired, StoreError, StoredFault,
     Tally, Undecidable,
 };
-use hotcount::{face, reader};
 use std::sync::Arc;
 use tokio::net::TcpListener;
 
@@ -19,7 +20,7 @@ use tokio::net::TcpListener;
 async fn what_is_not_understood_is_refused_with_a_sentence() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let base = format!("http://{}", listener.local_addr().expect("an address"));
-    let routes = face::routes(Arc::new(Memory::default()), &hotcount::pipeline::Config::default().held());
+    let routes = http_api::routes(Arc::new(Memory::default()), &hotcount::engine::pipeline::Config::default().held());
     let server = tokio::spawn(async move { axum::serve(listener, routes).await });
     for (path, sentence) in [
         ("/v1/posts?limit=0", "limit is a number from 1 to 1000"),
@@ -31,7 +32,7 @@ async fn what_is_not_understood_is_refused_with_a_sentence() {
     ] {
         let answer = reqwest::get(format!("{base}{path}")).await.expect("an answer");
         assert_eq!(answer.status(), 400, "{path}");
-        let problem: face::Problem = answer.json().await.expect("a problem");
+        let problem: http_api::Problem = answer.json().await.expect("a problem");
         assert!(problem.error.contains(sentence), "{path}: {}", problem.error);
     }
     server.abort();
@@ -43,7 +44,7 @@ async fn a_worker_that_is_not_there_is_an_error_that_says_what_to_check() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("an address");
     drop(listener);
-    let remote = Remote::connect(&format!("http://{address}")).expect("a client");
+    let remote = Client::connect(&format!("http://{address}")).expect("a client");
     let error = remote.tally("p", Depth::Shards).await.expect_err("nobody answers");
     assert_eq!(error.class, ErrorClass::Unknown);
     assert!(error.message.contains("is it running, with --http?"), "{error}");
@@ -105,9 +106,9 @@ async fn what_cannot_be_read_is_the_same_through_a_worker_and_keeps_no_other_pos
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let base = format!("http://{}", listener.local_addr().expect("an address"));
     let store = Arc::new(Spoiled(Memory::default()));
-    let routes = face::routes(store.clone(), &hotcount::pipeline::Config::default().held());
+    let routes = http_api::routes(store.clone(), &hotcount::engine::pipeline::Config::default().held());
     let server = tokio::spawn(async move { axum::serve(listener, routes).await });
-    let remote = Arc::new(Remote::connect(&base).expect("a client"));
+    let remote = Arc::new(Client::connect(&base).expect("a client"));
     for post in ["spoiled", "newer"] {
         let answers = [
             remote.tally(post, Depth::ShardsAndMembers).await.expect_err("it cannot be read"),

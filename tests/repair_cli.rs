@@ -8,9 +8,9 @@ mod process;
 #[cfg(feature = "firestore")]
 mod support;
 
-use hotcount::batch::{Batch, BatchKey};
-use hotcount::event::Like;
-use hotcount::store::{self, Attempt, Options, Quarantined, Repaired, Store};
+use hotcount::like::batch::{Batch, BatchKey};
+use hotcount::like::event::Like;
+use hotcount::store::{Attempt, Options, Quarantined, Repaired, Store};
 use process::{Worker, run, stderr, stdout};
 use serde_json::{Value, json};
 use std::process::Output;
@@ -32,7 +32,7 @@ impl Place {
     }
 
     async fn open(&self) -> Arc<dyn Store> {
-        store::connect(&self.store, &Options::default()).await.unwrap()
+        hotcount::connect::store(&self.store, &Options::default()).await.unwrap()
     }
 
     /// Posts of five members each, whose shards say so much more.
@@ -140,7 +140,7 @@ async fn firestore_is_repaired_and_its_poison_purged_beside_a_running_worker() {
         json!({"eventId": "e", "type": "like.added", "postId": "p", "userId": user, "occurredAt": at}).to_string()
     };
     assert_eq!((post(like(1)).await, post(like(2)).await, post("rubbish".to_owned()).await), (204, 204, 400));
-    let store = store::connect(&url, &Options::default()).await.unwrap();
+    let store = hotcount::connect::store(&url, &Options::default()).await.unwrap();
     let mut wrong = store.examine("p").await.unwrap();
     wrong.tally.count += 9;
     store.repair("p", &wrong).await.unwrap();
@@ -200,7 +200,7 @@ fn quarantine_likes(place: &Place, users: std::ops::Range<u32>) -> Vec<String> {
     });
     let poison: Vec<_> = poison.collect();
     tokio::runtime::Runtime::new().unwrap().block_on(async {
-        let store = store::connect(&place.store, &Options::default()).await.unwrap();
+        let store = hotcount::connect::store(&place.store, &Options::default()).await.unwrap();
         store.quarantine(&poison).await.unwrap();
         store.close().await.unwrap();
     });

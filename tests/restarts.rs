@@ -11,9 +11,9 @@ mod support;
 
 use async_trait::async_trait;
 use faults::{Fault, Faulty};
-use hotcount::event::OrderPolicy;
-use hotcount::pipeline::{self, Config};
-use hotcount::progress::Progress;
+use hotcount::engine::pipeline::{self, Config};
+use hotcount::engine::progress::Progress;
+use hotcount::like::event::OrderPolicy;
 use hotcount::source::pubsub::PubSub;
 use hotcount::source::{Delivery, Source, SourceError, Stream};
 use hotcount::store::memory::Memory;

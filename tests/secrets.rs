@@ -129,6 +129,6 @@ fn a_worker_behind_a_password_is_asked_with_it_and_called_without_it() {
 async fn the_name_of_a_source_is_made_of_what_was_checked() {
     let Err(error) = PubSub::connect("pubsub://user:hunter2@demo/likes").await else { panic!("it is taken") };
     assert!(matches!(&error, ConnectError::BadUrl { url, .. } if url == "pubsub://…@demo/likes"), "{error:?}");
-    let http = hotcount::source::connect("http:?deadline_s=5").await.unwrap();
+    let http = hotcount::connect::source("http:?deadline_s=5").await.unwrap();
     assert_eq!(Source::name(&*http), "http");
 }

@@ -9,7 +9,7 @@ mod support;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::FutureExt;
-use hotcount::ack::Settlement;
+use hotcount::source::ack::Settlement;
 use hotcount::source::{Delivery, Meta, Source, Stream};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -326,7 +326,7 @@ mod adapters {
         #[async_trait]
         impl Bench for Topic {
             async fn source(&self) -> Arc<dyn Source> {
-                hotcount::source::connect(&self.url("streams=1&extension_s=10")).await.unwrap()
+                hotcount::connect::source(&self.url("streams=1&extension_s=10")).await.unwrap()
             }
 
             async fn publish(&self, payload: &[u8]) {

@@ -21,7 +21,7 @@ mod store_conformance {
 #[path = "support/mod.rs"]
 mod support;
 
-use hotcount::model::{Assumptions, Contended, Contention, ShardChoice};
+use hotcount::lab::firestore_model::{Assumptions, Contended, Contention, ShardChoice};
 use hotcount::store::memory::Memory;
 use std::future::Future;
 use std::pin::Pin;

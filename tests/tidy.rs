@@ -1,4 +1,4 @@
-//! Style that is executed: the arrows between modules, the size of files, who may spawn, and paths named in documents.
+//! Style that is executed: the arrows between rooms and modules, the size of files, who may spawn, and paths named in documents.
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot read its own tree fails")]
 
@@ -6,85 +6,46 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Which modules a module may name. Data flows one way: source → decode → aggregate → flush → store → ack. A module
-/// names what lies before it in that flow, or a port; adapters name their port and never each other.
-const MAY_NAME: &[(&str, &[&str])] = &[
-    ("adapter_url", &[]),
-    ("event", &["framing", "inflate"]),
-    ("membership", &["event"]),
-    ("batch", &["event"]),
-    ("ack", &["event"]),
-    ("backoff", &[]),
-    ("shard", &[]),
+/// Which rooms a room may name. Data flows one way: source → decode → aggregate → flush → store → ack. `like` and `common`
+/// name nothing else, the ports name those two, and every other room names ports. An adapter names its port and what the
+/// port may name; no adapter names another one, and no room but those on top (`connect`, `lab`, the command line) names
+/// an adapter.
+const ROOMS: &[(&str, &[&str])] = &[
+    ("common", &[]),
+    ("like", &[]),
     ("telemetry", &[]),
-    ("watchdog", &[]),
-    ("sync", &[]),
-    ("budget", &["sync"]),
-    ("held", &["budget", "settled", "telemetry"]),
-    ("settled", &[]),
-    ("aggregate", &["batch", "event", "sync"]),
-    ("framing", &[]),
-    ("inflate", &[]),
-    ("source", &["ack", "adapter_url", "held"]),
-    ("source/http", &["ack", "adapter_url", "event", "framing", "held", "inflate", "source", "telemetry"]),
-    ("source/jsonl", &["ack", "framing", "inflate", "source"]),
-    ("source/memory", &["ack", "source"]),
-    ("source/pubsub", &["ack", "adapter_url", "backoff", "source"]),
-    ("store", &["adapter_url", "batch", "event"]),
-    ("store/error", &[]),
-    ("store/quarantined", &[]),
-    ("store/embedded", &["adapter_url", "batch", "event", "membership", "store"]),
-    ("store/firestore", &["adapter_url", "batch", "event", "membership", "store", "telemetry"]),
-    ("store/memory", &["adapter_url", "batch", "event", "membership", "store"]),
-    ("store/remote", &["adapter_url", "face", "store"]),
-    ("face", &["event", "held", "store", "telemetry"]),
-    ("server", &["telemetry"]),
-    ("reader", &["store"]),
-    ("patience", &["backoff", "store"]),
-    ("repair", &["patience", "store"]),
-    ("load", &["adapter_url", "backoff", "event", "source/pubsub"]),
-    ("model", &["backoff", "batch", "event", "store"]),
-    ("progress", &["backoff", "store", "telemetry", "watchdog"]),
-    ("receipt", &["ack", "event", "held", "source", "store"]),
-    (
-        "flush",
-        &[
-            "ack",
-            "aggregate",
-            "backoff",
-            "batch",
-            "event",
-            "held",
-            "progress",
-            "receipt",
-            "shard",
-            "store",
-            "telemetry",
-            "watchdog",
-        ],
-    ),
-    ("quarantine", &["ack", "backoff", "event", "flush", "progress", "receipt", "store", "watchdog"]),
-    (
-        "pipeline",
-        &[
-            "ack",
-            "aggregate",
-            "backoff",
-            "batch",
-            "budget",
-            "event",
-            "flush",
-            "held",
-            "progress",
-            "quarantine",
-            "receipt",
-            "source",
-            "store",
-            "telemetry",
-            "watchdog",
-        ],
-    ),
-    ("readmit", &["ack", "batch", "event", "patience", "pipeline", "progress", "source", "store"]),
+    ("source", &["common", "like", "telemetry"]),
+    ("store", &["common", "like", "telemetry"]),
+    ("engine", &["common", "like", "source", "store", "telemetry"]),
+    ("read", &["common", "like", "store"]),
+    ("http_api", &["common", "like", "source", "store", "telemetry"]),
+    ("connect", &["common", "http_api", "source", "store"]),
+    ("lab", &["common", "like", "source", "store"]),
+];
+
+/// Rooms that name adapters.
+const ON_TOP: [&str; 2] = ["connect", "lab"];
+
+/// Which modules of its own room a module of these rooms may name.
+const WITHIN: &[(&str, &str, &[&str])] = &[
+    ("common", "adapter_url", &[]),
+    ("common", "backoff", &[]),
+    ("common", "budget", &["sync"]),
+    ("common", "sync", &[]),
+    ("like", "framing", &[]),
+    ("like", "inflate", &[]),
+    ("like", "event", &["framing", "inflate"]),
+    ("like", "membership", &["event"]),
+    ("like", "batch", &["event"]),
+    ("engine", "aggregate", &[]),
+    ("engine", "shard", &[]),
+    ("engine", "watchdog", &[]),
+    ("engine", "receipt", &[]),
+    ("engine", "progress", &["watchdog"]),
+    ("engine", "flush", &["aggregate", "progress", "receipt", "shard", "watchdog"]),
+    ("engine", "quarantine", &["flush", "progress", "receipt", "watchdog"]),
+    ("engine", "pipeline", &["aggregate", "flush", "progress", "quarantine", "receipt", "watchdog"]),
+    ("engine", "reprocess", &["pipeline", "progress"]),
 ];
 
 /// The longest file, in lines, tests inside it included.
@@ -115,67 +76,135 @@ fn code_of(path: &Path) -> String {
     code.lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n")
 }
 
-/// The module of a file: its folder below `src`, and an adapter's own below a port's.
-fn module_of(path: &Path) -> String {
+/// The adapters of a port: what lies beside it that opens by URL.
+const ADAPTERS: [&str; 7] = [
+    "source/http",
+    "source/jsonl",
+    "source/memory",
+    "source/pubsub",
+    "store/embedded",
+    "store/firestore",
+    "store/memory",
+];
+
+/// The room of a file, and the module inside it.
+fn place_of(path: &Path) -> (String, String) {
     let inside = path.strip_prefix(root().join("src")).unwrap().with_extension("");
-    let parts: Vec<_> = inside.iter().map(|p| p.to_str().unwrap()).collect();
-    match parts[..] {
-        [port @ ("source" | "store"), adapter, ..] => format!("{port}/{adapter}"),
-        [module, ..] => module.to_owned(),
-        [] => String::new(),
-    }
+    let mut parts = inside.iter().map(|p| p.to_str().unwrap().to_owned());
+    (parts.next().unwrap(), parts.next().filter(|module| module != "mod").unwrap_or_default())
 }
 
-/// What a file names of its own crate, as `crate::NAME`, `hotcount::NAME` or an adapter of a port.
-fn named_in(code: &str) -> BTreeSet<String> {
+/// The module of a file as `room/module`.
+fn module_of(path: &Path) -> String {
+    let (room, module) = place_of(path);
+    if module.is_empty() { room } else { format!("{room}/{module}") }
+}
+
+/// What a file names of its own crate: the rooms, and the module inside each.
+fn named_in(code: &str) -> BTreeSet<(String, String)> {
+    let word =
+        |text: &str| text.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default().to_owned();
     let mut named = BTreeSet::new();
     for path in code.split("crate::").skip(1) {
-        let segments: Vec<&str> = path
-            .split("::")
-            .map(|s| s.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default())
-            .collect();
-        match segments[..] {
-            [port @ ("source" | "store"), adapter, ..] if root().join(format!("src/{port}/{adapter}.rs")).exists() => {
-                named.insert(format!("{port}/{adapter}"));
+        let mut segments = path.split("::");
+        let room = word(segments.next().unwrap_or_default());
+        match segments.next() {
+            // A group, `crate::room::{a::X, b}`: its members are found one by one.
+            Some(group) if group.starts_with('{') => {
+                let end = path.find('}').unwrap_or(path.len());
+                let members = &path[path.find('{').unwrap_or(0) + 1..end];
+                named.extend(members.split(',').map(|member| (room.clone(), word(member.trim()))));
             }
-            [module, ..] => {
-                named.insert(module.to_owned());
+            inside => {
+                named.insert((room, inside.map(word).unwrap_or_default()));
             }
-            [] => {}
         }
     }
     named
 }
 
+fn production_files() -> impl Iterator<Item = PathBuf> {
+    let tests = |path: &PathBuf| path.file_name().is_some_and(|f| f == "tests.rs");
+    rust_files(&root().join("src")).into_iter().filter(move |path| !tests(path))
+}
+
 #[test]
-fn modules_name_only_what_lies_before_them_in_the_flow() {
-    let may_name: BTreeMap<_, _> = MAY_NAME.iter().copied().collect();
+fn a_room_names_only_rooms_before_it_in_the_flow() {
+    let rooms: BTreeMap<_, _> = ROOMS.iter().copied().collect();
     let mut seen = BTreeSet::new();
-    for path in rust_files(&root().join("src")) {
-        let module = module_of(&path);
-        if ["lib", "main", "cli"].contains(&module.as_str()) {
+    for path in production_files() {
+        let (room, _) = place_of(&path);
+        if ["lib", "main", "cli"].contains(&room.as_str()) {
             continue;
         }
-        if path.file_name().is_some_and(|f| f == "tests.rs") {
-            continue;
+        let allowed = rooms.get(room.as_str()).unwrap_or_else(|| panic!("{room} is not in the table"));
+        for (named, _) in named_in(&code_of(&path)) {
+            assert!(named == room || allowed.contains(&named.as_str()), "{}: {room} names {named}", path.display());
         }
-        let allowed = may_name.get(module.as_str()).unwrap_or_else(|| panic!("{module} is not in the table"));
-        for named in named_in(&code_of(&path)) {
-            let own = named == module || module.starts_with(&format!("{named}/")) && allowed.contains(&named.as_str());
-            // The table of adapters stands at the foot of a port.
-            let table = named.starts_with(&format!("{module}/"));
-            assert!(own || table || allowed.contains(&named.as_str()), "{}: {module} names {named}", path.display());
-        }
-        seen.insert(module);
+        seen.insert(room);
     }
-    for (module, _) in MAY_NAME {
-        assert!(seen.contains(*module), "the table names {module}, which is gone");
+    assert_eq!(seen, rooms.keys().map(|room| (*room).to_owned()).collect(), "rooms, and rooms in the table");
+}
+
+#[test]
+fn no_port_and_no_adapter_names_an_adapter() {
+    for path in production_files() {
+        let (room, _) = place_of(&path);
+        let own = module_of(&path);
+        if ["lib", "main", "cli"].contains(&room.as_str()) || ON_TOP.contains(&room.as_str()) {
+            continue;
+        }
+        let code = code_of(&path);
+        for (named_room, module) in named_in(&code) {
+            let named = format!("{named_room}/{module}");
+            assert!(named == own || !ADAPTERS.contains(&named.as_str()), "{} names {named}", path.display());
+        }
+        // Inside a port, an adapter can be named without the crate.
+        for adapter in ADAPTERS.iter().filter(|adapter| adapter.starts_with(&format!("{room}/")) && **adapter != own) {
+            let near = format!("super::{}::", adapter.rsplit('/').next().unwrap_or_default());
+            assert!(!code.contains(&near), "{} names {adapter}", path.display());
+        }
+    }
+    for adapter in ADAPTERS {
+        assert!(root().join(format!("src/{adapter}.rs")).exists(), "{adapter} is gone");
+    }
+}
+
+#[test]
+fn modules_of_a_room_name_only_what_lies_before_them() {
+    let mut seen = BTreeSet::new();
+    for path in production_files() {
+        let (room, module) = place_of(&path);
+        if module.is_empty() || !WITHIN.iter().any(|(r, _, _)| *r == room) {
+            continue;
+        }
+        let row = WITHIN.iter().find(|(r, m, _)| *r == room && *m == module);
+        let (_, _, allowed) = row.unwrap_or_else(|| panic!("{room}/{module} is not in the table"));
+        for (named_room, named) in named_in(&code_of(&path)) {
+            let fine = named_room != room || named == module || allowed.contains(&named.as_str());
+            assert!(fine, "{}: {room}/{module} names {named}", path.display());
+        }
+        seen.insert((room, module));
+    }
+    for (room, module, _) in WITHIN {
+        assert!(seen.contains(&((*room).to_owned(), (*module).to_owned())), "{room}/{module} is gone");
     }
 }
 
 #[test]
 fn aggregation_and_decisions_never_await_and_never_read_a_clock() {
-    for module in ["adapter_url", "aggregate", "batch", "budget", "event", "membership", "backoff", "shard"] {
+    for module in [
+        "common/adapter_url",
+        "common/backoff",
+        "common/budget",
+        "engine/aggregate",
+        "engine/shard",
+        "like/batch",
+        "like/event",
+        "like/framing",
+        "like/inflate",
+        "like/membership",
+    ] {
         for path in rust_files(&root().join("src")) {
             if module_of(&path) != module || path.file_name().is_some_and(|f| f == "tests.rs") {
                 continue;
@@ -192,7 +221,7 @@ fn aggregation_and_decisions_never_await_and_never_read_a_clock() {
 #[test]
 fn the_buffer_shares_nothing_between_threads_but_what_the_model_checker_sees() {
     for path in rust_files(&root().join("src")) {
-        if !["aggregate", "budget"].contains(&module_of(&path).as_str())
+        if !["engine/aggregate", "common/budget"].contains(&module_of(&path).as_str())
             || path.file_name().is_some_and(|f| f == "tests.rs")
         {
             continue;
@@ -210,7 +239,7 @@ fn only_the_pipeline_and_the_server_spawn_tasks() {
         let code = code_of(&path);
         // The embedded store owns two threads, and awaits the blocking calls that it hands to the runtime.
         let spawns = code.contains("tokio::spawn") || code.contains("JoinSet") || code.contains("spawn_local");
-        let may = ["pipeline", "server"].contains(&module_of(&path).as_str());
+        let may = ["engine/pipeline", "http_api/server"].contains(&module_of(&path).as_str());
         assert!(!spawns || may, "{} spawns", path.display());
         let threads = code.contains("thread::Builder") || code.contains("spawn_blocking");
         assert!(!threads || module_of(&path) == "store/embedded", "{} starts threads", path.display());
@@ -222,7 +251,10 @@ fn only_the_pipeline_and_the_server_spawn_tasks() {
 fn the_engine_leaves_nothing_to_chance_but_its_seed() {
     for path in rust_files(&root().join("src")) {
         let module = module_of(&path);
-        if ["cli", "face", "load", "main", "server", "source/http", "source/pubsub"].contains(&module.as_str()) {
+        let (room, _) = place_of(&path);
+        if ["cli", "http_api", "main"].contains(&room.as_str())
+            || ["lab/load", "source/http", "source/pubsub"].contains(&module.as_str())
+        {
             continue;
         }
         let code = code_of(&path);
@@ -241,7 +273,7 @@ fn the_command_line_writes_in_one_place() {
     for path in rust_files(&root().join("src")) {
         let code = code_of(&path);
         let here = ["src/cli/output.rs", "src/cli/plain.rs"].iter().any(|own| path.ends_with(own));
-        let cli = ["cli", "main"].contains(&module_of(&path).as_str());
+        let cli = ["cli", "main"].contains(&place_of(&path).0.as_str());
         for forbidden in ["println!", "eprint!", "io::stdout()"] {
             let allowed = here || forbidden == "io::stdout()" && !cli;
             assert!(allowed || !code.contains(forbidden), "{} has {forbidden}", path.display());

@@ -4,8 +4,8 @@
 
 mod support;
 
-use hotcount::pipeline::{self, Config};
-use hotcount::progress::Progress;
+use hotcount::engine::pipeline::{self, Config};
+use hotcount::engine::progress::Progress;
 use hotcount::source;
 use hotcount::store::{self, Depth, Tally};
 use std::sync::Arc;
@@ -40,9 +40,9 @@ async fn counts_are_exact_over_a_wire_that_refuses_loses_delays_and_breaks() {
     let (Some(firestore), Some(topic)) = (firestore(), Topic::new(|subscription| subscription).await) else { return };
     let (store_wire, source_wire) = (Proxy::start(&firestore, trouble).await, Proxy::start(&topic.host, trouble).await);
     let url = format!("firestore://{}?emulator={}", unique("wire"), store_wire.host());
-    let store = store::connect(&url, &store::Options::default()).await.unwrap();
+    let store = hotcount::connect::store(&url, &store::Options::default()).await.unwrap();
     let url = topic.url("streams=4&extension_s=10&idle_s=10").replace(&topic.host, source_wire.host());
-    let source = source::connect(&url).await.unwrap();
+    let source = hotcount::connect::source(&url).await.unwrap();
     let (shutdown, progress) = (CancellationToken::new(), Arc::new(Progress::default()));
     let config = Config { batch_writes: Some(50), ..Config::default() };
     let engine = pipeline::run(source, store.clone(), config, shutdown.clone(), Arc::clone(&progress));

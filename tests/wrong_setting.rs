@@ -72,7 +72,7 @@ async fn refused(host: &str, (code, says, advice): (u16, &'static str, &str), fi
     assert_eq!(sentence.matches(says).count(), 1, "{code}: {sentence}");
     assert!(wire.calls("Commit") > first, "{code}: {log}");
     let url = format!("firestore://{project}?emulator={host}");
-    let store = store::connect(&url, &store::Options::default()).await.unwrap();
+    let store = hotcount::connect::store(&url, &store::Options::default()).await.unwrap();
     assert!(
         store.quarantined(None, PageSize::entries(10)).await.unwrap().entries.is_empty(),
         "{code}: healthy likes are quarantined"

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use hotcount::ack::{Ack, SettleMany, Settlement};
-use hotcount::load::{Config, Generator, MAX_EVENTS, Plan, Shape};
+use hotcount::lab::load::{Config, Generator, MAX_EVENTS, Plan, Shape};
+use hotcount::source::ack::{Ack, SettleMany, Settlement};
 use hotcount::source::{Delivery, Source, SourceError, Stream};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};

@@ -6,7 +6,7 @@ use gcloud_sdk::google::firestore::v1::{
     RunAggregationQueryResponse, RunQueryRequest, RunQueryResponse,
 };
 use gcloud_sdk::tonic::{Code, Status};
-use hotcount::model::Usage;
+use hotcount::lab::firestore_model::Usage;
 use hotcount::store::firestore::Address;
 use hotcount::store::firestore::rpc::{Grpc, Rpc};
 use std::sync::Arc;

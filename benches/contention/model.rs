@@ -4,10 +4,10 @@
 use crate::feed::{self, Feed};
 use crate::row::{Measured, Row, Strategy};
 use crate::workers::{self, Workers};
-use hotcount::flush::BatchKeys;
-use hotcount::load::Shape;
-use hotcount::model::guarded::{self, Load as Guarded};
-use hotcount::model::{Assumptions, Contended, Contention, ShardChoice};
+use hotcount::engine::flush::BatchKeys;
+use hotcount::lab::firestore_model::guarded::{self, Load as Guarded};
+use hotcount::lab::firestore_model::{Assumptions, Contended, Contention, ShardChoice};
+use hotcount::lab::load::Shape;
 use hotcount::store::memory::Memory;
 use hotcount::store::{Counts, Depth, Listing, Store};
 use std::sync::Arc;

@@ -2,8 +2,8 @@
 
 use crate::model::Case;
 use crate::row::{Row, Strategy, rate};
-use hotcount::load::Shape;
-use hotcount::model::{Assumptions, Ranges};
+use hotcount::lab::firestore_model::{Assumptions, Ranges};
+use hotcount::lab::load::Shape;
 use std::sync::Mutex;
 use std::time::Duration;
 

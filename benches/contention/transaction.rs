@@ -13,7 +13,7 @@ use gcloud_sdk::google::firestore::v1::{
     BatchGetDocumentsRequest, CommitRequest, Document, DocumentMask, Precondition, TransactionOptions, Value, Write,
 };
 use gcloud_sdk::tonic::Status;
-use hotcount::model::guarded::{ATTEMPTS, wait};
+use hotcount::lab::firestore_model::guarded::{ATTEMPTS, wait};
 use hotcount::store::firestore::Address;
 use hotcount::store::firestore::rpc::Rpc;
 use rand::rngs::SmallRng;

@@ -1,8 +1,8 @@
 //! Real engines on one feed, each with a store of its own on the same database.
 
 use crate::feed::{Feed, Worker};
-use hotcount::pipeline::{self, Config, EngineError, Report};
-use hotcount::progress::{Counted, Progress};
+use hotcount::engine::pipeline::{self, Config, EngineError, Report};
+use hotcount::engine::progress::{Counted, Progress};
 use hotcount::store::Store;
 use hotcount::telemetry::Latencies;
 use std::sync::Arc;

@@ -4,7 +4,7 @@ use crate::STREAMS;
 use crate::support::publish::Topic;
 use async_trait::async_trait;
 use hotcount::source::memory::{Config, Memory};
-use hotcount::source::{self, Delivery, Source, SourceError, Stream};
+use hotcount::source::{Delivery, Source, SourceError, Stream};
 use hotcount::telemetry::Latencies;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,8 +43,9 @@ impl Way {
 
     pub(crate) async fn over_the_emulator() -> (Self, Arc<dyn Source>) {
         let topic = Topic::new(|subscription| subscription).await.expect("the emulator is there");
-        let source =
-            source::connect(&topic.url(&format!("streams={STREAMS}"))).await.expect("the subscription is there");
+        let source = hotcount::connect::source(&topic.url(&format!("streams={STREAMS}")))
+            .await
+            .expect("the subscription is there");
         (Self::OverTheEmulator(Arc::new(topic)), source)
     }
 

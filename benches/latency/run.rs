@@ -1,8 +1,8 @@
 //! One way through a whole engine: as fast as it goes, then at half of that.
 
 use crate::broker::{Noted, Pace, Timed, Way, like};
-use hotcount::pipeline::{self, Config};
-use hotcount::progress::Progress;
+use hotcount::engine::pipeline::{self, Config};
+use hotcount::engine::progress::Progress;
 use hotcount::source::Source;
 use hotcount::store::{Depth, Store};
 use hotcount::telemetry::Latencies;

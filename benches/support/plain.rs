@@ -1,7 +1,7 @@
 //! The kept engine alone: `lsm-tree` with its own table in memory, and a log that is only appended to and synced. What a store
 //! on it costs before it does anything of its own; why the store keeps rows in maps instead.
 
-use hotcount::batch::Batch;
+use hotcount::like::batch::Batch;
 use lsm_tree::{AbstractTree, Config, SeqNo, SequenceNumberCounter};
 use std::fs::File;
 use std::io::Write;

@@ -1,6 +1,6 @@
 //! What a program without a store of its own would do: a bare loop that puts batches into SQLite, durable at each commit.
 
-use hotcount::batch::Batch;
+use hotcount::like::batch::Batch;
 use rusqlite::{Connection, params};
 use std::path::Path;
 use std::time::{Duration, Instant};

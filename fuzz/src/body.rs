@@ -2,11 +2,11 @@
 
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode};
-use hotcount::ack::Settlement;
-use hotcount::event::Poison;
-use hotcount::framing::{Framer, Framing, Refusal};
-use hotcount::pipeline::Config;
+use hotcount::engine::pipeline::Config;
+use hotcount::like::event::Poison;
+use hotcount::like::framing::{Framer, Framing, Refusal};
 use hotcount::source::Source;
+use hotcount::source::ack::Settlement;
 use hotcount::source::http::Http;
 use serde_json::{Value, json};
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Events. The decoder reads them without a tree and without copies; here they are read once more, slowly and plainly,
 //! and both must say the same.
 
-use hotcount::event::{Like, MAX_FUTURE, MAX_ID_BYTES, OrderPolicy, decode, outside};
-use hotcount::framing::Refusal;
+use hotcount::like::event::{Like, MAX_FUTURE, MAX_ID_BYTES, OrderPolicy, decode, outside};
+use hotcount::like::framing::Refusal;
 use serde_json::{Value, json};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use time::OffsetDateTime;
@@ -68,7 +68,7 @@ fn without_padding(payload: &[u8]) -> &[u8] {
     }
 }
 
-/// Whether something else may be inside; `src/event/tests/envelopes.rs` says what.
+/// Whether something else may be inside; `src/like/event/tests/envelopes.rs` says what.
 fn is_envelope(object: &serde_json::Map<String, Value>) -> bool {
     let is_there = |name: &&str| object.get(*name).is_some_and(|value| !value.is_null());
     let marks = ["specversion", "subscription", "Type"];

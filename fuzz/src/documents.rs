@@ -3,8 +3,8 @@
 
 use super::dice::Dice;
 use super::rpc::{Answers, Kept, POST, USER};
-use hotcount::batch::{Batch, BatchKey};
-use hotcount::event::Like;
+use hotcount::like::batch::{Batch, BatchKey};
+use hotcount::like::event::Like;
 use hotcount::store::firestore::{Address, Firestore};
 use hotcount::store::{
     Attempt, Counts, Depth, ErrorClass, LAYOUT, Listing, PageSize, Quarantined, Repair, Settings, Store, StoreError,

@@ -1,6 +1,6 @@
 //! What a worker's HTTP face says and hears, as JSON.
 
-use hotcount::face::{PostCount, PostPage, PostState, Problem, QuarantineEntry, QuarantinePage, RepairOrder};
+use hotcount::http_api::{PostCount, PostPage, PostState, Problem, QuarantineEntry, QuarantinePage, RepairOrder};
 use hotcount::store::{Quarantined, Tally};
 use serde::Serialize;
 use serde::de::DeserializeOwned;

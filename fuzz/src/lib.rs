@@ -30,7 +30,7 @@ pub use urls::urls;
 
 // Private parsers are included by path; this is where they find what they name of their own crate.
 #[allow(unused_imports, reason = "where `tests/parsers/main.rs` includes this file, it stands there")]
-use hotcount::{adapter_url, event, membership, store};
+use hotcount::{common, like, store};
 use std::cell::LazyCell;
 use tokio::runtime::{Builder, Runtime};
 

@@ -2,8 +2,8 @@
 //! plain JSON, they are what a plain reading finds.
 
 use bytes::Bytes;
-use hotcount::framing::{Framer, Framing, Record, Refusal};
-use hotcount::inflate::Coding;
+use hotcount::like::framing::{Framer, Framing, Record, Refusal};
+use hotcount::like::inflate::Coding;
 use hotcount::source::Source;
 use hotcount::source::jsonl::Jsonl;
 use serde_json::Value;

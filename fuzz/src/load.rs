@@ -2,8 +2,8 @@
 //! before anything is sent.
 
 use super::dice::Dice;
-use hotcount::event::{OrderPolicy, decode};
-use hotcount::load::{Config, Faults, Plan, Schedule, Shape};
+use hotcount::lab::load::{Config, Faults, Plan, Schedule, Shape};
+use hotcount::like::event::{OrderPolicy, decode};
 use hotcount::{Decision, decide};
 use serde::Deserialize;
 use std::collections::HashMap;

@@ -1,6 +1,6 @@
 //! Packed bytes. What comes out is the same wherever a piece ends, never more than may, and what was packed.
 
-use hotcount::inflate::{Coding, Inflate, InflateError, PIECE_BYTES};
+use hotcount::like::inflate::{Coding, Inflate, InflateError, PIECE_BYTES};
 
 const LIMIT_BYTES: u64 = 1 << 20;
 

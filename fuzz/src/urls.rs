@@ -4,7 +4,7 @@
 #[path = "../../src/store/embedded/config.rs"]
 mod embedded;
 
-use hotcount::adapter_url::{AdapterUrl, UrlError, shown};
+use hotcount::common::adapter_url::{AdapterUrl, UrlError, shown};
 use hotcount::source::http::Http;
 use hotcount::source::pubsub::Options;
 use hotcount::store;

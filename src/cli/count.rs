@@ -3,7 +3,7 @@
 use super::output::{Row, Unreadable, line};
 use super::{Exit, StoreArgs};
 use clap::Args;
-use hotcount::reader;
+use hotcount::read::reader;
 use hotcount::store::Depth;
 
 const AFTER_HELP: &str = "\

@@ -1,9 +1,9 @@
 //! The engine's settings as flags, shared by `run` and `replay`.
 
 use clap::{Args, ValueEnum};
-use hotcount::event::OrderPolicy;
-use hotcount::pipeline::{Config, Report};
-use hotcount::progress::Progress;
+use hotcount::engine::pipeline::{Config, Report};
+use hotcount::engine::progress::Progress;
+use hotcount::like::event::OrderPolicy;
 use std::num::NonZeroU16;
 use std::time::Duration;
 

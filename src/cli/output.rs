@@ -1,8 +1,8 @@
 //! Results on standard output: columns for people, one JSON object a line for scripts.
 
 use super::plain::{plain, plain_lines};
-use hotcount::adapter_url::without_passwords;
-use hotcount::face::{PostCount, Problem};
+use hotcount::common::adapter_url::without_passwords;
+use hotcount::http_api::{PostCount, Problem};
 use hotcount::store::{ErrorClass, StoreError, Tally};
 use serde::Serialize;
 use std::io::{self, Write};

@@ -66,7 +66,7 @@ impl Write for PlainStderr {
         }
         out.push_str(&plain(rest));
         out.push_str(end);
-        io::stderr().write_all(hotcount::adapter_url::without_passwords(&out).as_bytes())?;
+        io::stderr().write_all(hotcount::common::adapter_url::without_passwords(&out).as_bytes())?;
         Ok(event.len())
     }
 

@@ -8,7 +8,7 @@ use super::output::{beginning, line};
 use super::plain::plain;
 use super::{Exit, StoreArgs};
 use clap::{Args, Subcommand};
-use hotcount::face::{QuarantineEntry, UnreadableEntry};
+use hotcount::http_api::{QuarantineEntry, UnreadableEntry};
 use hotcount::store::{PageSize, Quarantined, Store, StoredFault};
 use std::sync::Arc;
 

@@ -9,12 +9,11 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::get;
 use clap::Args;
-use hotcount::held::Held;
-use hotcount::pipeline::{self, EngineError};
-use hotcount::progress::Progress;
-use hotcount::server::{Limits, Server, connections_beside_the_store};
-use hotcount::source;
-use hotcount::{face, telemetry};
+use hotcount::engine::pipeline::{self, EngineError};
+use hotcount::engine::progress::Progress;
+use hotcount::http_api::server::{Limits, Server, connections_beside_the_store};
+use hotcount::source::held::Held;
+use hotcount::{http_api, telemetry};
 use serde_json::json;
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -69,7 +68,7 @@ pub(crate) struct Run {
 impl Run {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
         let metrics = telemetry::prometheus().context("the metrics recorder does not start")?;
-        let source = source::connect(self.source.typed()).await?;
+        let source = hotcount::connect::source(self.source.typed()).await?;
         let store = self.store.connect().await?;
         let progress = Arc::new(Progress::default());
         let shutdown = CancellationToken::new();
@@ -80,11 +79,11 @@ impl Run {
         let address = listener.local_addr()?;
         let config = self.engine.config(source.max_lease());
         let held = config.held();
-        let mut routes = face::routes(store.clone(), &held).merge(health(&progress, metrics.clone(), &held));
+        let mut routes = http_api::routes(store.clone(), &held).merge(health(&progress, metrics.clone(), &held));
         if let Some(events) = source.routes(&held) {
             routes = routes.merge(events);
         }
-        let routes = routes.fallback(face::unknown_path).method_not_allowed_fallback(face::wrong_method);
+        let routes = routes.fallback(http_api::unknown_path).method_not_allowed_fallback(http_api::wrong_method);
         let server = Server::new(listener, routes, self.limits());
         tracing::info!("source {} · store {} · http://{address}", source.name(), self.store.store);
         if self.child {

@@ -1,6 +1,6 @@
 //! URLs of stores, sources and targets as flags.
 
-use hotcount::adapter_url;
+use hotcount::common::adapter_url;
 use std::convert::Infallible;
 use std::fmt;
 use std::str::FromStr;

@@ -10,11 +10,11 @@ mod request;
 mod unpack;
 
 use super::{ConnectError, Delivery, Meta, RoomTaken, Source, SourceError, Stream};
-use crate::adapter_url::{AdapterUrl, Known};
-use crate::event::attributes_of_headers;
-use crate::framing::Framing;
-use crate::held::Held;
-use crate::inflate::Coding;
+use crate::common::adapter_url::{AdapterUrl, Known};
+use crate::like::event::attributes_of_headers;
+use crate::like::framing::Framing;
+use crate::like::inflate::Coding;
+use crate::source::held::Held;
 use answer::Refused;
 use async_trait::async_trait;
 use axum::Router;

@@ -1,10 +1,10 @@
-//! A file, or standard input: events in any of the ways that [`crate::framing`] knows, gzip and zstd unpacked. There is no
+//! A file, or standard input: events in any of the ways that [`crate::like::framing`] knows, gzip and zstd unpacked. There is no
 //! broker: what is dropped is not delivered again, and the report says so.
 
 use super::{Delivery, Source, SourceError, Stream};
-use crate::ack::{Ack, SettleMany, Settlement};
-use crate::framing::{Framer, Framing, Record};
-use crate::inflate::{Coding, Inflate, InflateError};
+use crate::like::framing::{Framer, Framing, Record};
+use crate::like::inflate::{Coding, Inflate, InflateError};
+use crate::source::ack::{Ack, SettleMany, Settlement};
 use async_trait::async_trait;
 use bytes::BytesMut;
 use std::collections::BTreeMap;

@@ -7,7 +7,7 @@
 mod queue;
 
 use super::{Delivery, Meta, Source, SourceError, Stream};
-use crate::ack::{Ack, Confirmation, Settle, Settlement};
+use crate::source::ack::{Ack, Confirmation, Settle, Settlement};
 use async_trait::async_trait;
 use bytes::Bytes;
 use queue::{Letter, Queue};

@@ -64,9 +64,9 @@ use super::{
     Access, Applied, Attempt, Backup, ConnectError, Counts, Depth, ErrorClass, Examined, Limits, Listing, Options,
     PageSize, QuarantinePage, Quarantined, Repair, Repaired, Settings, Store, StoreError, Tally,
 };
-use crate::adapter_url::shown;
-use crate::batch::{Batch, BatchKey};
-use crate::event::Like;
+use crate::common::adapter_url::shown;
+use crate::like::batch::{Batch, BatchKey};
+use crate::like::event::Like;
 use async_trait::async_trait;
 use config::Config;
 use engine::Engine;

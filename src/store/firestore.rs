@@ -24,9 +24,9 @@ use super::{
     Applied, Attempt, ConnectError, Counts, Depth, ErrorClass, Examined, LAYOUT, Limits, Listing, Options, PageSize,
     QuarantinePage, Quarantined, Repair, Repaired, Settings, Store, StoreError, Tally,
 };
-use crate::adapter_url::shown;
-use crate::batch::{Batch, BatchKey};
-use crate::event::Like;
+use crate::common::adapter_url::shown;
+use crate::like::batch::{Batch, BatchKey};
+use crate::like::event::Like;
 use async_trait::async_trait;
 use billing::Bill;
 use document::Layout;

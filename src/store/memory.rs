@@ -4,10 +4,10 @@ use super::{
     Applied, Attempt, ConnectError, Counts, Depth, Examined, Limits, Listing, PageSize, QuarantinePage, Quarantined,
     REPAIR_SHARD, Repair, Repaired, Settings, Store, StoreError, Tally,
 };
-use crate::adapter_url::AdapterUrl;
-use crate::batch::{Batch, BatchKey};
-use crate::event::Like;
-use crate::membership::{Decision, decide};
+use crate::common::adapter_url::AdapterUrl;
+use crate::like::batch::{Batch, BatchKey};
+use crate::like::event::Like;
+use crate::like::membership::{Decision, decide};
 use async_trait::async_trait;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -13,7 +13,7 @@ use gcloud_sdk::google::firestore::v1::{
 };
 use gcloud_sdk::prost_types::Timestamp;
 use gcloud_sdk::tonic::{Code, Status};
-use hotcount::model::{Assumptions, Contention};
+use hotcount::lab::firestore_model::{Assumptions, Contention};
 use hotcount::store::firestore::rpc::Rpc;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

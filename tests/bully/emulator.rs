@@ -3,9 +3,9 @@
 
 use crate::feed::{BULLY, Feed, Toggles};
 use crate::support::emulators::{firestore, unique};
-use hotcount::event::OrderPolicy;
-use hotcount::pipeline::{self, Config};
-use hotcount::progress::Progress;
+use hotcount::engine::pipeline::{self, Config};
+use hotcount::engine::progress::Progress;
+use hotcount::like::event::OrderPolicy;
 use hotcount::store::firestore::Firestore;
 use hotcount::store::{Counts, Depth, Options, Store};
 use std::sync::Arc;

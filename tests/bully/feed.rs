@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use hotcount::ack::{Ack, SettleMany, Settlement};
+use hotcount::source::ack::{Ack, SettleMany, Settlement};
 use hotcount::source::{Delivery, Source, SourceError, Stream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

@@ -12,9 +12,9 @@ mod support;
 
 use documents::{Connection, Documents};
 use feed::{BULLY, Feed, Toggles};
-use hotcount::event::OrderPolicy;
-use hotcount::flush::BatchKeys;
-use hotcount::pipeline::{self, Config};
+use hotcount::engine::flush::BatchKeys;
+use hotcount::engine::pipeline::{self, Config};
+use hotcount::like::event::OrderPolicy;
 use hotcount::store::firestore::{Address, Firestore, member_id};
 use std::sync::Arc;
 use std::time::Duration;

@@ -128,7 +128,7 @@ async fn a_copy_that_was_killed_is_never_taken_for_a_store() {
         );
     }
     assert!(content(&into) == before);
-    let memory = hotcount::store::connect("memory:", &hotcount::store::Options::default()).await.unwrap();
+    let memory = hotcount::connect::store("memory:", &hotcount::store::Options::default()).await.unwrap();
     let error = memory.backup().await.err().expect("it has none").to_string();
     assert!(error.contains("no copy to give"), "{error}");
 }

@@ -6,7 +6,7 @@ mod frame;
 
 use super::{add, apply, batch, count, open};
 use frame::{Operation, Tree};
-use hotcount::batch::{Batch, BatchKey};
+use hotcount::like::batch::{Batch, BatchKey};
 use hotcount::store::{Attempt, Depth, ErrorClass, LAYOUT, PageSize, Settings, StoreError, StoredFault, Undecidable};
 use std::path::Path;
 use tempfile::TempDir;
@@ -135,7 +135,7 @@ async fn what_a_newer_version_added_to_a_row_is_kept_when_the_row_is_written_aga
     plant(directory.path(), &[(Tree::Rows, b"mp\0u", &member), (Tree::Rows, b"cp\0\x01\x00\x01", &counter)]);
     let store = open(directory.path(), "").await;
     assert_eq!(count(&*store, "p").await, 1);
-    let removed = hotcount::event::Like::new("p", "u", "new", false, 9);
+    let removed = hotcount::like::event::Like::new("p", "u", "new", false, 9);
     store.apply(&Batch::new(BatchKey::from_random(1), vec![removed]), Attempt::first(1)).await.unwrap();
     assert_eq!(count(&*store, "p").await, 0);
     store.close().await.unwrap();

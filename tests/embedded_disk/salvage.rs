@@ -106,9 +106,9 @@ async fn compacting_leaves_nothing_of_what_newer_rows_replaced() {
     let path = directory.path().to_owned();
     let store = open(&path, "?memory_bytes=2000").await;
     for order in 1..30 {
-        let like = hotcount::event::Like::new("p", "u", &format!("EVENT-{order}-ID"), order % 2 == 1, order);
-        let key = hotcount::batch::BatchKey::from_random(order as u128);
-        let batch = hotcount::batch::Batch::new(key, vec![like]);
+        let like = hotcount::like::event::Like::new("p", "u", &format!("EVENT-{order}-ID"), order % 2 == 1, order);
+        let key = hotcount::like::batch::BatchKey::from_random(order as u128);
+        let batch = hotcount::like::batch::Batch::new(key, vec![like]);
         store.apply(&batch, hotcount::store::Attempt::first(0)).await.unwrap();
     }
     let in_use = tokio::task::spawn_blocking({

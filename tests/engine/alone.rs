@@ -2,7 +2,7 @@
 //! wait for it, and the worker never takes it for the end of the store.
 
 use super::*;
-use hotcount::batch::Batch;
+use hotcount::like::batch::Batch;
 use hotcount::store::{StoredFault, Undecidable};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn bully(batch: &hotcount::batch::Batch) -> Option<usize> {
+fn bully(batch: &hotcount::like::batch::Batch) -> Option<usize> {
     batch.likes().iter().position(|like| like.user() == "u3")
 }
 

@@ -16,11 +16,11 @@ mod streams;
 mod watchdog;
 
 use faults::{Fault, Faulty};
-use hotcount::batch::BatchKey;
-use hotcount::flush::BatchKeys;
-use hotcount::pipeline::{self, Config, EngineError, Report};
-use hotcount::progress::Progress;
-use hotcount::reader;
+use hotcount::engine::flush::BatchKeys;
+use hotcount::engine::pipeline::{self, Config, EngineError, Report};
+use hotcount::engine::progress::Progress;
+use hotcount::like::batch::BatchKey;
+use hotcount::read::reader;
 use hotcount::source::memory::{self, Finish, Memory as Messages};
 use hotcount::store::memory::Memory;
 use hotcount::store::{Counts, Depth, ErrorClass, PageSize, Store};
@@ -36,7 +36,7 @@ fn event(n: u64, post: &str, user: &str, liked: bool, order: i64) -> String {
 
 fn config() -> Config {
     Config {
-        order: hotcount::event::OrderPolicy::Version,
+        order: hotcount::like::event::OrderPolicy::Version,
         batch_writes: Some(12),
         max_held_deliveries: 50,
         lanes: Some(3),

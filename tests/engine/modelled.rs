@@ -1,7 +1,7 @@
 //! The engine on a modelled database: what the contention benchmark relies on.
 
 use super::*;
-use hotcount::model::{Assumptions, Contended, Contention, ShardChoice, Usage};
+use hotcount::lab::firestore_model::{Assumptions, Contended, Contention, ShardChoice, Usage};
 
 /// Three workers on one post of one database: what was asked of it, when the last of them ended, and the slowest settling.
 async fn run(seed: u64) -> (Usage, Duration, Vec<Duration>) {

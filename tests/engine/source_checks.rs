@@ -4,9 +4,9 @@
 use super::{config, event, until};
 use crate::faults::{Fault, Faulty};
 use async_trait::async_trait;
-use hotcount::event::OrderPolicy;
-use hotcount::pipeline;
-use hotcount::progress::Progress;
+use hotcount::engine::pipeline;
+use hotcount::engine::progress::Progress;
+use hotcount::like::event::OrderPolicy;
 use hotcount::source::memory::{Config as MessagesConfig, Memory as Messages};
 use hotcount::source::{Finding, Source, SourceError, Stream, Weight};
 use hotcount::store::Store;

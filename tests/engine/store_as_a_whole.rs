@@ -148,7 +148,7 @@ async fn a_worker_with_another_order_than_the_fleet_is_refused_before_it_pulls_a
     Worker::start(&first, memory.clone(), config()).finish().await;
     let source = Messages::default();
     publish(&source, 0..1);
-    let other = Config { order: hotcount::event::OrderPolicy::OccurredAt, ..config() };
+    let other = Config { order: hotcount::like::event::OrderPolicy::OccurredAt, ..config() };
     let refused = Worker::start(&source, memory, other).running.await.expect("no panic").expect_err("refused");
     let told = refused.to_string();
     assert!(matches!(refused, EngineError::Settings(_)), "{told}");

@@ -3,9 +3,9 @@
 use super::{config, event, until};
 use async_trait::async_trait;
 use futures::FutureExt;
-use hotcount::backoff::{Backoff, HEALED_AFTER};
-use hotcount::pipeline;
-use hotcount::progress::Progress;
+use hotcount::common::backoff::{Backoff, HEALED_AFTER};
+use hotcount::engine::pipeline;
+use hotcount::engine::progress::Progress;
 use hotcount::source::memory::Memory as Messages;
 use hotcount::source::{Delivery, Source, SourceError, Stream};
 use hotcount::store::memory::Memory;

@@ -3,8 +3,8 @@
 use super::{Worker, config, event, until};
 use crate::faults::{Fault, Faulty};
 use async_trait::async_trait;
-use hotcount::pipeline::{self, EngineError};
-use hotcount::progress::Progress;
+use hotcount::engine::pipeline::{self, EngineError};
+use hotcount::engine::progress::Progress;
 use hotcount::source::memory::{Finish, Memory as Messages};
 use hotcount::source::{Source, SourceError, Stream};
 use hotcount::store::memory::Memory;

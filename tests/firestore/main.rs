@@ -21,8 +21,8 @@ use gcloud_sdk::google::firestore::v1::batch_get_documents_response::Result as G
 use gcloud_sdk::google::firestore::v1::write::Operation;
 use gcloud_sdk::google::firestore::v1::{BatchGetDocumentsRequest, CommitRequest, Document, Write};
 use gcloud_sdk::tonic::Code;
-use hotcount::batch::{Batch, BatchKey};
-use hotcount::event::Like;
+use hotcount::like::batch::{Batch, BatchKey};
+use hotcount::like::event::Like;
 use hotcount::store::firestore::rpc::{Grpc, Rpc};
 use hotcount::store::firestore::{Address, Firestore, member_id};
 use hotcount::store::{

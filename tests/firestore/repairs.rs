@@ -4,8 +4,8 @@ use super::*;
 use futures::TryStreamExt;
 use gcloud_sdk::google::firestore::v1::Value;
 use gcloud_sdk::google::firestore::v1::value::ValueType;
+use hotcount::read::{reader, repair};
 use hotcount::store::{Repair, Repaired};
-use hotcount::{reader, repair};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 

@@ -3,7 +3,7 @@
 use super::outside::{int, text};
 use super::*;
 use gcloud_sdk::google::firestore::v1::Value;
-use hotcount::repair;
+use hotcount::read::repair;
 use hotcount::store::{LAYOUT, Repair, StoredFault};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;

@@ -6,10 +6,9 @@ mod faults;
 
 use crate::process::Worker;
 use faults::{Fault, Faulty};
-use hotcount::pipeline::{self, Config};
-use hotcount::progress::Progress;
-use hotcount::server::{Limits, Server};
-use hotcount::source;
+use hotcount::engine::pipeline::{self, Config};
+use hotcount::engine::progress::Progress;
+use hotcount::http_api::server::{Limits, Server};
 use hotcount::store::memory::Memory;
 use std::process::Command;
 use std::sync::Arc;
@@ -40,7 +39,7 @@ fn the_worker_where_this_process_is_one() {
 }
 
 async fn work(source: &str, budget_mib: usize) {
-    let source = source::connect(source).await.unwrap();
+    let source = hotcount::connect::source(source).await.unwrap();
     let store =
         Faulty::new(Arc::new(Memory::default()), |_, _| Fault::slow(NEVER)).quarantining(|_| Fault::slow(NEVER));
     let mut config = Config { max_held_bytes: budget_mib << 20, ..Config::default() };

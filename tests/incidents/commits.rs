@@ -3,8 +3,8 @@
 use super::*;
 use gcloud_sdk::google::firestore::v1::CommitRequest;
 use gcloud_sdk::google::firestore::v1::write::Operation;
-use hotcount::batch::{Batch, BatchKey};
-use hotcount::event::Like;
+use hotcount::like::batch::{Batch, BatchKey};
+use hotcount::like::event::Like;
 use hotcount::store::Attempt;
 use prost::Message;
 use std::collections::BTreeMap;

@@ -49,7 +49,7 @@ async fn a_window_dropped_whole_is_a_window_again_incident_24() {
         }
         if round == 2 {
             for delivery in held {
-                let confirmed = delivery.ack.settle(&hotcount::ack::Settlement::Counted);
+                let confirmed = delivery.ack.settle(&hotcount::source::ack::Settlement::Counted);
                 // One that came twice has a new id.
                 let _ = confirmed.expect("it is asked for").await;
             }

@@ -27,8 +27,8 @@ mod wire;
 mod worker;
 
 use faults::{Fault, Faulty};
-use hotcount::event::OrderPolicy;
-use hotcount::pipeline::Config;
+use hotcount::engine::pipeline::Config;
+use hotcount::like::event::OrderPolicy;
 use hotcount::source::memory::Memory as Messages;
 use hotcount::source::{Source, SourceError};
 use hotcount::store::memory::Memory;

@@ -4,7 +4,7 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::FutureExt;
-use hotcount::ack::{Ack, AckError, Confirmation, Settle, Settlement};
+use hotcount::source::ack::{Ack, AckError, Confirmation, Settle, Settlement};
 use hotcount::source::{Delivery, Meta, Source, SourceError, Stream};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};

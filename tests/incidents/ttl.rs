@@ -7,8 +7,8 @@ use gcloud_sdk::google::firestore::v1::value::ValueType;
 use gcloud_sdk::google::firestore::v1::write::Operation;
 use gcloud_sdk::google::firestore::v1::{CommitRequest, Document, RunQueryRequest, StructuredQuery, Value, Write};
 use gcloud_sdk::prost_types::Timestamp;
-use hotcount::batch::{Batch, BatchKey};
-use hotcount::event::Like;
+use hotcount::like::batch::{Batch, BatchKey};
+use hotcount::like::event::Like;
 use hotcount::store::Attempt;
 use hotcount::store::firestore::rpc::Rpc;
 

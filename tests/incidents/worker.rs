@@ -1,9 +1,9 @@
 //! A worker in this process, and what may be asked about it.
 
 use super::*;
-use hotcount::pipeline::{self, EngineError, Report};
-use hotcount::progress::Progress;
-use hotcount::reader;
+use hotcount::engine::pipeline::{self, EngineError, Report};
+use hotcount::engine::progress::Progress;
+use hotcount::read::reader;
 use tokio_util::sync::CancellationToken;
 
 /// How often something is looked at. On a paused clock it costs nothing.

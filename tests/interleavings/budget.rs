@@ -1,6 +1,6 @@
 //! Reserving, holding and releasing at once: never more than there is room for, and whoever waits is told.
 
-use crate::buffer_sources::budget::{Budget, MadeRoom};
+use crate::buffer_sources::common::budget::{Budget, MadeRoom};
 use crate::doubles::Double;
 use shuttle::sync::{Condvar, Mutex};
 use shuttle::thread;

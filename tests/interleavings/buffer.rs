@@ -1,9 +1,9 @@
 //! Adding, sealing and remembering at once: every receipt comes out once, with the right like.
 
-use crate::buffer_sources::aggregate::{Added, Aggregator, Config, Known, Sealed};
+use crate::buffer_sources::engine::aggregate::{Added, Aggregator, Config, Known, Sealed};
 use crate::doubles::Double;
-use hotcount::batch::BatchKey;
-use hotcount::event::Like;
+use hotcount::like::batch::BatchKey;
+use hotcount::like::event::Like;
 use shuttle::thread;
 use std::cmp::Ordering;
 use std::sync::{Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! A model checker over what the threads of the buffer share. It compiles the sources of `src/aggregate.rs` and `src/budget.rs` over locks
+//! A model checker over what the threads of the buffer share. It compiles the sources of `src/engine/aggregate.rs` and `src/common/budget.rs` over locks
 //! and counters of its own, runs small scenes in every order that their steps can take, and larger ones in many.
 //!
 //! `cargo test --test interleavings` runs all; after `--`, a part of a name chooses, and `--list` lists.
@@ -14,12 +14,21 @@ mod sync;
 #[path = "../../src"]
 #[allow(dead_code, unreachable_pub, unused_imports, reason = "a worker uses more of it than the checks do")]
 mod buffer_sources {
-    pub(crate) mod aggregate;
-    pub(crate) mod budget;
+    pub(crate) mod common {
+        pub(crate) mod budget;
+    }
+    pub(crate) mod engine {
+        pub(crate) mod aggregate;
+    }
+}
+
+/// Where the sources under check find their locks.
+mod common {
+    pub(crate) use crate::sync;
 }
 
 use doubles::Double;
-use hotcount::{batch, event};
+use hotcount::like;
 use shuttle::scheduler::{DfsScheduler, PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, FailurePersistence, Runner};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,4 +1,4 @@
-//! The checker's own locks, counters and map, under the names of `src/sync.rs`. Each of their steps is a place where
+//! The checker's own locks, counters and map, under the names of `src/common/sync.rs`. Each of their steps is a place where
 //! any other thread may run. The map has the parts of the real one, each under one lock that an entry holds.
 
 use crate::doubles::Double;

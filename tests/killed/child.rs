@@ -4,9 +4,9 @@
 use crate::faults::{Fault, Faulty};
 use crate::round::{HELD_FOR_A_DRAIN, LONG_LINGER};
 use crate::trap::{BATCHES, Catch};
-use hotcount::pipeline::{self, Config};
-use hotcount::progress::Progress;
-use hotcount::{source, store};
+use hotcount::engine::pipeline::{self, Config};
+use hotcount::engine::progress::Progress;
+use hotcount::store;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -73,8 +73,8 @@ impl Moment {
 }
 
 async fn work(moment: Arc<Moment>, source: &str, store: &str) {
-    let source = source::connect(source).await.unwrap();
-    let store = store::connect(store, &store::Options::default()).await.unwrap();
+    let source = hotcount::connect::source(source).await.unwrap();
+    let store = hotcount::connect::store(store, &store::Options::default()).await.unwrap();
     let at = |likes: bool, done: bool| {
         let moment = Arc::clone(&moment);
         move || moment.reached(likes, done)

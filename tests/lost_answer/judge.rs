@@ -1,10 +1,10 @@
 //! Runs the real engine through one cell, and judges what is left.
 
 use crate::cell::Before;
-use hotcount::backoff::Backoff;
-use hotcount::batch::{Batch, BatchKey};
-use hotcount::event::{Like, OrderPolicy};
-use hotcount::pipeline::{self, Config, EngineError, Report};
+use hotcount::common::backoff::Backoff;
+use hotcount::engine::pipeline::{self, Config, EngineError, Report};
+use hotcount::like::batch::{Batch, BatchKey};
+use hotcount::like::event::{Like, OrderPolicy};
 use hotcount::source::memory::{Finish, Memory as Messages};
 use hotcount::store::{Attempt, Depth, PageSize, Store};
 use std::collections::{BTreeMap, BTreeSet};

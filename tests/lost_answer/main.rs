@@ -17,7 +17,7 @@ mod wire;
 use cell::{At, Cell, Failure, Kind, When};
 use faults::{Fault, Faulty};
 use futures::StreamExt;
-use hotcount::batch::Batch;
+use hotcount::like::batch::Batch;
 use hotcount::store::memory::Memory;
 use hotcount::store::{Options, Store};
 use judge::{Events, Letters, judge, put};
@@ -70,7 +70,7 @@ async fn a_memory_store_that_fails_with_any_code_at_any_attempt_stays_exact() {
 async fn an_embedded_store_that_fails_with_any_code_at_any_attempt_stays_exact() {
     let directory = tempfile::tempdir().expect("a directory");
     let url = format!("embedded:{}", directory.path().display());
-    let store = hotcount::store::connect(&url, &Options::default()).await.expect("it opens");
+    let store = hotcount::connect::store(&url, &Options::default()).await.expect("it opens");
     for (number, cell) in cells(Kind::Embedded).enumerate() {
         by_class(cell, number, Arc::clone(&store)).await;
     }

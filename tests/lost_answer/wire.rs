@@ -10,7 +10,7 @@ use gcloud_sdk::google::firestore::v1::write::Operation;
 use gcloud_sdk::google::firestore::v1::{CommitRequest, Document};
 use gcloud_sdk::prost::Message;
 use gcloud_sdk::tonic::Code;
-use hotcount::store::{self, Options, Store};
+use hotcount::store::{Options, Store};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -27,7 +27,7 @@ impl Wire {
         let project = unique("lost");
         let connect = async |host: &str| {
             let url = format!("firestore://{project}?emulator={host}");
-            store::connect(&url, &Options::default()).await.expect("the emulator is there")
+            hotcount::connect::store(&url, &Options::default()).await.expect("the emulator is there")
         };
         Self { through: connect(proxy.host()).await, works: connect(host).await, _proxy: proxy }
     }

@@ -9,7 +9,7 @@ mod fuzz;
 mod mutation;
 
 // Private parsers that the checks include by path name these as of their own crate.
-use hotcount::{adapter_url, membership, store};
+use hotcount::{common, like, store};
 use mutation::Mutation;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;

@@ -8,7 +8,7 @@ use crate::life::{Life, Sent};
 use crate::seen::Kind;
 use crate::world::{World, locked};
 use bytes::Bytes;
-use hotcount::ack::Settlement;
+use hotcount::source::ack::Settlement;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

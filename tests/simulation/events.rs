@@ -2,7 +2,7 @@
 
 use crate::seen::Kind;
 use crate::world::World;
-use hotcount::event::OrderPolicy;
+use hotcount::like::event::OrderPolicy;
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -6,7 +6,7 @@
 
 use crate::seen::Kind;
 use crate::world::{World, locked};
-use hotcount::pipeline::Config;
+use hotcount::engine::pipeline::Config;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

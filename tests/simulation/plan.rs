@@ -3,7 +3,7 @@
 use crate::doubles::Double;
 use crate::seen::Kind;
 use gcloud_sdk::tonic::Code;
-use hotcount::event::OrderPolicy;
+use hotcount::like::event::OrderPolicy;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use std::time::Duration;

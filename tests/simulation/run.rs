@@ -11,7 +11,7 @@ use crate::seen::{Kind, Seen};
 use crate::stores::Backend;
 use crate::workers::Crew;
 use crate::world::World;
-use hotcount::pipeline::Config;
+use hotcount::engine::pipeline::Config;
 use hotcount::store::{Depth, Store};
 use std::sync::Arc;
 use std::time::Duration;

@@ -15,8 +15,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::FutureExt;
 use gcloud_sdk::tonic::Code;
-use hotcount::batch::{Batch, BatchKey};
-use hotcount::event::Like;
+use hotcount::like::batch::{Batch, BatchKey};
+use hotcount::like::event::Like;
 use hotcount::store::firestore::{Address, Firestore};
 use hotcount::store::memory::Memory;
 use hotcount::store::{

@@ -5,7 +5,7 @@ use crate::events::wall_clock;
 use crate::life::Life;
 use crate::seen::Kind;
 use async_trait::async_trait;
-use hotcount::ack::{Ack, AckError, Confirmation, Settle, Settlement};
+use hotcount::source::ack::{Ack, AckError, Confirmation, Settle, Settlement};
 use hotcount::source::{Delivery, Meta, Source, SourceError, Stream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -6,7 +6,7 @@ use crate::events::Member;
 use crate::life::Life;
 use crate::seen::Kind;
 use crate::world::{World, locked};
-use hotcount::batch::Batch;
+use hotcount::like::batch::Batch;
 use hotcount::store::{ErrorClass, StoreError, StoredFault, Undecidable};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

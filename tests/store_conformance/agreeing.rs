@@ -2,7 +2,7 @@
 
 use super::support::{Fixture, add, batch};
 use futures::future::join_all;
-use hotcount::batch::BatchKey;
+use hotcount::like::batch::BatchKey;
 use hotcount::store::{Applied, Attempt, LAYOUT, Settings};
 
 fn settings(order: &str) -> Settings {

@@ -1,10 +1,10 @@
 //! A store that is written directly, and read and repaired through the HTTP face, over a real socket.
 
 use async_trait::async_trait;
-use hotcount::batch::{Batch, BatchKey};
-use hotcount::event::Like;
-use hotcount::face;
-use hotcount::pipeline::Config;
+use hotcount::engine::pipeline::Config;
+use hotcount::http_api;
+use hotcount::like::batch::{Batch, BatchKey};
+use hotcount::like::event::Like;
 use hotcount::store::{
     self, Applied, Attempt, Counts, Depth, Examined, Limits, Listing, Options, PageSize, QuarantinePage, Quarantined,
     Repair, Repaired, Settings, Store, StoreError, Tally,
@@ -27,7 +27,7 @@ impl Fronted {
         let address = listener.local_addr().expect("an address");
         let routes = face::routes(store.clone(), &Config::default().held());
         let server = tokio::spawn(async move { axum::serve(listener, routes).await.expect("serves") });
-        let counts = store::connect_repair(&format!("http://{address}"), &Options::default()).await;
+        let counts = hotcount::connect::repair(&format!("http://{address}"), &Options::default()).await;
         Self { store, counts: counts.expect("a worker's address"), server }
     }
 }

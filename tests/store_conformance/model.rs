@@ -1,8 +1,8 @@
 //! Any likes, in any order, in any batches, with any retries: shards, members and a model say the same.
 
 use super::support::{Fixture, batch};
-use hotcount::batch::Batch;
-use hotcount::event::Like;
+use hotcount::like::batch::Batch;
+use hotcount::like::event::Like;
 use hotcount::store::{Applied, Attempt};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;

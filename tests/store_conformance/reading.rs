@@ -2,7 +2,7 @@
 
 use super::support::{Fixture, add, remove};
 use bytes::Bytes;
-use hotcount::event::{OrderPolicy, decode};
+use hotcount::like::event::{OrderPolicy, decode};
 use hotcount::store::{Counts, Depth, Listing, PageSize, Quarantined, Tally};
 use std::time::{Duration, UNIX_EPOCH};
 

@@ -2,8 +2,8 @@
 
 use super::support::{Fixture, add, remove};
 use futures::future::join_all;
-use hotcount::event::MAX_ID_BYTES;
-use hotcount::repair;
+use hotcount::like::event::MAX_ID_BYTES;
+use hotcount::read::repair;
 use hotcount::store::{Examined, Repaired, Tally};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;

@@ -1,7 +1,7 @@
 //! What the cases share: a store, a namespace, and short ways to make likes and batches.
 
-use hotcount::batch::{Batch, BatchKey};
-use hotcount::event::Like;
+use hotcount::like::batch::{Batch, BatchKey};
+use hotcount::like::event::Like;
 use hotcount::store::{self, Applied, Attempt, Depth, Examined, Options, Repaired, Store, Tally};
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -23,7 +23,7 @@ impl Fixture {
         // A server may be shared with other cases and with earlier runs.
         let namespace = format!("t{:016x}-", rand::random::<u64>());
         let options = Options { consumer: format!("{namespace}consumer"), ..Options::default() };
-        let store = store::connect(url, &options).await.expect("the store opens");
+        let store = hotcount::connect::store(url, &options).await.expect("the store opens");
         Self { direct: Arc::clone(&store), store, namespace, _directory: None }
     }
 

@@ -1,7 +1,7 @@
 //! Batches: what they do to counts, and what they answer.
 
 use super::support::{Fixture, add, batch, remove};
-use hotcount::event::{Like, MAX_ID_BYTES};
+use hotcount::like::event::{Like, MAX_ID_BYTES};
 use hotcount::store::{Applied, Attempt, ErrorClass};
 use std::sync::Arc;
 use tokio::sync::Barrier;

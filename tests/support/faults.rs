@@ -1,8 +1,8 @@
 //! A store that fails as told, before or after it applies. For faults alone; what it wraps is a real adapter.
 
 use async_trait::async_trait;
-use hotcount::batch::{Batch, BatchKey};
-use hotcount::event::Like;
+use hotcount::like::batch::{Batch, BatchKey};
+use hotcount::like::event::Like;
 use hotcount::store::{
     Applied, Attempt, Counts, Depth, ErrorClass, Examined, Limits, Listing, PageSize, QuarantinePage, Quarantined,
     Repair, Repaired, Settings, Store, StoreError, Tally,

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::process::{Worker, run, stderr, stdout};
-use hotcount::batch::{Batch, BatchKey};
-use hotcount::event::Like;
+use hotcount::like::batch::{Batch, BatchKey};
+use hotcount::like::event::Like;
 use hotcount::store::{Attempt, Quarantined};
 use serde_json::Value as Json;
 use std::process::Output;

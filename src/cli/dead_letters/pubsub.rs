@@ -6,7 +6,7 @@ use crate::cli::confirm::{Confirm, Consent};
 use crate::cli::output::{beginning, line};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use hotcount::face::rfc3339;
+use hotcount::http_api::rfc3339;
 use hotcount::source::pubsub::dead_letters::{DeadLetter, DeadLetters};
 use serde_json::{Value, json};
 use std::time::{Duration, SystemTime};

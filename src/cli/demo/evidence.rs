@@ -4,9 +4,9 @@ use super::guarded;
 use super::proof::{Proof, Row};
 use super::worker::{Ends, Kill};
 use futures::{StreamExt, TryStreamExt, stream};
-use hotcount::load::Plan;
-use hotcount::load::drive::Watch;
-use hotcount::reader;
+use hotcount::lab::load::Plan;
+use hotcount::lab::load::drive::Watch;
+use hotcount::read::reader;
 use hotcount::store::{self, Counts, Depth, Listing, PageSize, Tally};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub(super) struct Evidence<'a> {
 impl Evidence<'_> {
     /// Sets the store at `url` beside the plan.
     pub(super) async fn prove(self, url: &str) -> anyhow::Result<Proof> {
-        let store = store::connect(url, &store::Options::default()).await?;
+        let store = hotcount::connect::store(url, &store::Options::default()).await?;
         let counts: Arc<dyn Counts> = store.clone();
         let expectation = self.plan.expect();
         let expected: BTreeMap<String, u64> = expectation.posts().collect();

@@ -1,8 +1,8 @@
 //! What one guarded document would have made of the same load: a transaction an event, in the model of Firestore's
 //! contention. Nothing is sent anywhere; the model's clock is paused, so its seconds take no time.
 
-use hotcount::model::guarded::{Load, run};
-use hotcount::model::{Assumptions, Contention};
+use hotcount::lab::firestore_model::guarded::{Load, run};
+use hotcount::lab::firestore_model::{Assumptions, Contention};
 use std::num::NonZeroU16;
 use std::time::Duration;
 

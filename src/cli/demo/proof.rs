@@ -1,8 +1,8 @@
 //! What the load knows from its seed, beside what the store counts.
 
 use super::worker::{Ends, Kill};
-use hotcount::load::Totals;
-use hotcount::model::Assumptions;
+use hotcount::lab::firestore_model::Assumptions;
+use hotcount::lab::load::Totals;
 use indicatif::HumanCount;
 use serde::Serialize;
 use serde_json::json;

@@ -1,7 +1,7 @@
 //! What the demo shows while it runs: a bar on a terminal, else a line a second. Both on standard error.
 
 use super::stage::Stage;
-use hotcount::load::drive::Watch;
+use hotcount::lab::load::drive::Watch;
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use std::convert::Infallible;
 use std::io::{IsTerminal, stderr};

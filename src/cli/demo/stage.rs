@@ -1,8 +1,8 @@
 //! The target of the demo's load: whichever worker is alive, and the moments at which it is killed.
 
 use async_trait::async_trait;
-use hotcount::load::Target;
-use hotcount::load::target::{Accepted, Batch, Http, SendError};
+use hotcount::lab::load::Target;
+use hotcount::lab::load::target::{Accepted, Batch, Http, SendError};
 use hotcount::store::{self, Counts, Depth};
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +36,7 @@ impl Stage {
     /// A worker listens at `http://ADDR`.
     pub(super) async fn enter(&self, address: &str) -> anyhow::Result<()> {
         let events = Arc::new(Http::connect(address).map_err(anyhow::Error::msg)?);
-        let counts = store::connect_counts(address, &store::Options::default()).await?;
+        let counts = hotcount::connect::counts(address, &store::Options::default()).await?;
         self.alive.send_replace(Some(Alive { events, counts }));
         Ok(())
     }
@@ -92,7 +92,7 @@ impl Target for Stage {
 mod tests {
     use super::*;
     use futures::FutureExt;
-    use hotcount::load::target::Part;
+    use hotcount::lab::load::target::Part;
 
     fn batch(position: u64) -> Batch {
         Batch { jsonl: "x\n".into(), parts: vec![Part { end: 1, position }] }

@@ -4,7 +4,7 @@ use super::place::Place;
 use super::show::Show;
 use super::stage::Stage;
 use anyhow::{Context, bail};
-use hotcount::load::drive::Watch;
+use hotcount::lab::load::drive::Watch;
 use serde::{Deserialize, Serialize};
 use std::convert::Infallible;
 use std::fs::{self, File};

@@ -1,7 +1,7 @@
 //! A plan as flags.
 
 use clap::Args;
-use hotcount::load::{Config, ConfigError, Faults, Shape};
+use hotcount::lab::load::{Config, ConfigError, Faults, Shape};
 
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Events")]

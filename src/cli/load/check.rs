@@ -5,7 +5,7 @@ use crate::cli::{Exit, StoreArgs};
 use anyhow::{Context, bail};
 use clap::Args;
 use futures::stream::{self, Stream, StreamExt, TryStreamExt};
-use hotcount::reader;
+use hotcount::read::reader;
 use hotcount::store::Depth;
 use serde::{Deserialize, Serialize};
 use serde_json::json;

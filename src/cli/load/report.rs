@@ -1,7 +1,7 @@
 //! What a load looks like while it runs, and what it says at the end.
 
-use hotcount::load::Plan;
-use hotcount::load::drive::{Ended, Watch};
+use hotcount::lab::load::Plan;
+use hotcount::lab::load::drive::{Ended, Watch};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use std::convert::Infallible;

@@ -7,7 +7,7 @@ use crate::cli::engine::seeded;
 use crate::cli::output::line;
 use crate::cli::{Exit, StoreArgs};
 use clap::Args;
-use hotcount::readmit;
+use hotcount::engine::reprocess;
 use serde_json::json;
 
 const AFTER_HELP: &str = "\
@@ -45,7 +45,7 @@ impl Purge {
             // Deleting needs no reading.
             let ids: Vec<String> = page.ids().collect();
             if !dry_run {
-                readmit::discard(&*store, &ids, &mut rng).await?;
+                reprocess::discard(&*store, &ids, &mut rng).await?;
             }
             for entry in &page.entries {
                 line(&match (self.json, dry_run) {

@@ -2,7 +2,7 @@
 
 use super::request::Outcome;
 use super::{MAX_BODY_BYTES, MAX_UNPACKED_BYTES};
-use crate::framing::Refusal;
+use crate::like::framing::Refusal;
 use crate::telemetry::Metric;
 use axum::Json;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};

@@ -7,9 +7,9 @@
 use super::answer::Refused;
 use super::request::Request;
 use super::{BODY_WITHIN, Door, MAX_BODY_BYTES};
-use crate::ack::Ack;
-use crate::framing::{Framer, Framing, Record};
-use crate::held::{Held, HeldBytes, Reserved, Share};
+use crate::like::framing::{Framer, Framing, Record};
+use crate::source::ack::Ack;
+use crate::source::held::{Held, HeldBytes, Reserved, Share};
 use crate::source::{Delivery, Meta};
 use axum::body::{BodyDataStream, Bytes};
 use futures::StreamExt;

@@ -1,7 +1,7 @@
 //! One request and what becomes of its events.
 
-use crate::ack::{SettleMany, Settlement};
-use crate::event::Poison;
+use crate::like::event::Poison;
+use crate::source::ack::{SettleMany, Settlement};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -6,8 +6,8 @@
 use super::answer::Refused;
 use super::intake::Intake;
 use super::{Door, MAX_UNPACKED_BYTES};
-use crate::held::HeldBytes;
-use crate::inflate::{Coding, Inflate, InflateError};
+use crate::like::inflate::{Coding, Inflate, InflateError};
+use crate::source::held::HeldBytes;
 use tokio::sync::SemaphorePermit;
 
 /// What unpacking gzip takes: its window, a piece of input and a piece of output, in KiB.

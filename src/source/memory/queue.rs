@@ -2,7 +2,7 @@
 
 use super::super::Meta;
 use super::{Finish, Settled, Totals};
-use crate::ack::Settlement;
+use crate::source::ack::Settlement;
 use bytes::Bytes;
 use std::collections::VecDeque;
 

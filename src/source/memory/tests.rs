@@ -1,5 +1,5 @@
 use super::*;
-use crate::event::Poison;
+use crate::like::event::Poison;
 use crate::source::Source;
 use futures::FutureExt;
 

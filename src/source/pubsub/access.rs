@@ -1,6 +1,6 @@
 //! How to reach Pub/Sub: the service, or an emulator. The client library does not read `PUBSUB_EMULATOR_HOST`; this does.
 
-use crate::adapter_url::emulator_of;
+use crate::common::adapter_url::emulator_of;
 use google_cloud_auth::credentials::anonymous;
 use google_cloud_gax::client_builder;
 use google_cloud_gax::retry_policy::RetryPolicyExt;

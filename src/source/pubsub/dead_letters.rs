@@ -6,7 +6,7 @@
 
 use super::setup::inspect_subscription_of;
 use super::{Access, Options, PubSub, failure};
-use crate::ack::{Ack, Settlement};
+use crate::source::ack::{Ack, Settlement};
 use crate::source::{ConnectError, Delivery, Source, SourceError, Stream};
 use bytes::Bytes;
 use futures::future::join_all;
@@ -180,8 +180,8 @@ impl From<Delivery> for DeadLetter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ack::SettleMany;
     use crate::source::Meta;
+    use crate::source::ack::SettleMany;
     use std::sync::Arc;
 
     struct Nobody;

@@ -2,7 +2,7 @@
 
 use super::super::SourceError;
 use super::{Access, Options};
-use crate::backoff::{HEALED_AFTER, InARow};
+use crate::common::backoff::{HEALED_AFTER, InARow};
 use google_cloud_gax::client_builder;
 use google_cloud_gax::error::rpc::Code;
 use google_cloud_pubsub::Error;

@@ -1,7 +1,7 @@
 //! The URL: `pubsub://PROJECT/SUBSCRIPTION[?option=value&…]`. The worker and its setup read the same one.
 
 use super::super::ConnectError;
-use crate::adapter_url::{AdapterUrl, Known, UrlError};
+use crate::common::adapter_url::{AdapterUrl, Known, UrlError};
 use std::time::Duration;
 
 /// What the URL says, with defaults for what it leaves out.

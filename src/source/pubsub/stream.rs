@@ -2,7 +2,7 @@
 
 use super::super::{Delivery, Meta, SourceError, Stream};
 use super::{Client, Shared};
-use crate::ack::{Ack, AckError, Confirmation, Settle, Settlement};
+use crate::source::ack::{Ack, AckError, Confirmation, Settle, Settlement};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::FutureExt;

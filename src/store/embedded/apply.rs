@@ -7,9 +7,9 @@ use super::job::{Correction, Prepared};
 use super::layout::{self, Fault, ROW_VERSION, kind};
 use super::read::{counter_name, member_name};
 use super::writer::{Writer, now_s};
-use crate::batch::BatchKey;
-use crate::event::Like;
-use crate::membership::{Decision, decide};
+use crate::like::batch::BatchKey;
+use crate::like::event::Like;
+use crate::like::membership::{Decision, decide};
 use crate::store::{Applied, REPAIR_SHARD, Repaired, Settings, StoreError, Undecidable};
 use lsm_tree::Slice;
 

@@ -1,6 +1,6 @@
 //! What the URL of an embedded store says.
 
-use crate::adapter_url::{AdapterUrl, Known, UrlError};
+use crate::common::adapter_url::{AdapterUrl, Known, UrlError};
 use crate::store::{Access, Options};
 use std::path::PathBuf;
 

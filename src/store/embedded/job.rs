@@ -1,8 +1,8 @@
 //! What tasks ask of the writer, made ready by the task that asks, and how each is answered.
 
 use super::layout::{kind, push_text};
-use crate::batch::{Batch, BatchKey};
-use crate::event::Like;
+use crate::like::batch::{Batch, BatchKey};
+use crate::like::event::Like;
 use crate::store::{Applied, Attempt, ErrorClass, Repaired, Settings, StoreError};
 use lsm_tree::Slice;
 use tokio::sync::oneshot;

@@ -4,7 +4,7 @@
 //! the fields of a known version was added by a newer one too, is ignored when it is read, and kept when the row is
 //! written again. All integers in values are little endian.
 
-use crate::membership::Membership;
+use crate::like::membership::Membership;
 use crate::store::Settings;
 use serde::{Deserialize, Serialize};
 

@@ -9,7 +9,7 @@ use super::layout::{
 };
 use super::poison;
 use super::tables::Rows;
-use crate::event::Like;
+use crate::like::event::Like;
 use crate::store::{Depth, Examined, Listing, PageSize, QuarantinePage, Quarantined, REPAIR_SHARD, Tally};
 use foldhash::fast::RandomState;
 use lsm_tree::Slice;

@@ -1,7 +1,7 @@
 //! Where everything is: the store URL, and the name of every document.
 
-use crate::adapter_url::{AdapterUrl, Known, emulator_of};
-use crate::batch::BatchKey;
+use crate::common::adapter_url::{AdapterUrl, Known, emulator_of};
+use crate::like::batch::BatchKey;
 use crate::store::{ConnectError, hex_of_sha256};
 use std::borrow::Cow;
 use std::time::Duration;

@@ -4,8 +4,8 @@
 use super::address::member_id;
 use super::document::{Known, Layout, read_key, read_member, undecidable, write_key, write_member, write_shard};
 use super::{Firestore, class_of, failure, is_refusal};
-use crate::batch::Batch;
-use crate::membership::{Decision, decide};
+use crate::like::batch::Batch;
+use crate::like::membership::{Decision, decide};
 use crate::store::{Applied, Attempt, ErrorClass, StoreError, Undecidable};
 use gcloud_sdk::google::firestore::v1::{Document, Write};
 use gcloud_sdk::tonic::{Code, Status};

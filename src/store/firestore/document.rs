@@ -6,7 +6,7 @@
 //! else a newer document needs is not known here, so it is left to whoever knows.
 
 use super::address::{Address, cell};
-use crate::event::{Like, MAX_ID_BYTES};
+use crate::like::event::{Like, MAX_ID_BYTES};
 use crate::store::{Applied, StoreError, StoredFault, Undecidable};
 use gcloud_sdk::google::firestore::v1::document_transform::FieldTransform;
 use gcloud_sdk::google::firestore::v1::document_transform::field_transform::{ServerValue, TransformType};
