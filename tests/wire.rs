@@ -6,7 +6,6 @@ mod support;
 
 use hotcount::engine::pipeline::{self, Config};
 use hotcount::engine::progress::Progress;
-use hotcount::source;
 use hotcount::store::{self, Depth, Tally};
 use std::sync::Arc;
 use std::time::Duration;
