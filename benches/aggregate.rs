@@ -70,12 +70,12 @@ fn main() {
                 black_box(decode(line, OrderPolicy::OccurredAt, seen_at).expect("an event"));
             }));
         }
-        for (row, window_likes) in [(2, 0), (3, Config::default().window_likes)] {
+        for (row, recent_likes) in [(2, 0), (3, Config::default().recent_likes)] {
             if !runs(row) {
                 continue;
             }
             // Room for as many posts as likes, so that one seal takes them all.
-            let config = Config { window_likes, max_writes: 4 * SEAL, ..Config::default() };
+            let config = Config { recent_likes, max_writes: 4 * SEAL, ..Config::default() };
             let buffer: Aggregator<()> = Aggregator::new(config);
             let now = Instant::now();
             let (mut waiting, mut sealed) = (0, 0_u64);
@@ -92,7 +92,7 @@ fn main() {
                     waiting = 0;
                     sealed += 1;
                     while let Some(batch) = buffer.seal(BatchKey::from_random(u128::from(sealed))) {
-                        if window_likes > 0 {
+                        if recent_likes > 0 {
                             buffer.remember(batch.batch());
                         }
                         black_box(batch);

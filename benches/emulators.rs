@@ -225,7 +225,7 @@ async fn bill(arguments: &Arguments, firestore_host: &str) {
         let (text, duplicates) = lines_with_duplicates(arguments.billed);
         let store = firestore(&database(firestore_host)).await;
         let before = store.billed();
-        let config = Config { window_likes: window, max_held_deliveries: BILL_HELD, ..arguments.engine.clone() };
+        let config = Config { recent_likes: window, max_held_deliveries: BILL_HELD, ..arguments.engine.clone() };
         let source = Arc::new(Jsonl::new("bench", std::io::Cursor::new(text.into_bytes())));
         let (stop, progress) = (CancellationToken::new(), Arc::new(Progress::default()));
         let run = pipeline::run(source, Arc::clone(&store) as Arc<dyn Store>, config, stop, progress);

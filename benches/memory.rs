@@ -26,7 +26,8 @@ fn main() {
     with("with a shared token", weight(million, |_| token()));
     with("with a token of its own", weight(million, |_| own_token()));
     with("with a payload of 150 bytes", weight(million, |_| bytes::Bytes::from(vec![0_u8; 150])));
-    let held = hotcount::source::held::Held::new(hotcount::common::budget::Budget::new(usize::MAX, usize::MAX));
+    let held =
+        hotcount::source::in_flight::InFlight::new(hotcount::common::budget::Budget::new(usize::MAX, usize::MAX));
     with("with a whole receipt, payload too", weight(million, |n| receipt(n, &held)));
 }
 
@@ -68,7 +69,10 @@ fn own_token() -> hotcount::source::ack::Ack {
     hotcount::source::ack::Ack::one(Box::new(Own("x".repeat(180))))
 }
 
-fn receipt(n: usize, held: &std::sync::Arc<hotcount::source::held::Held>) -> hotcount::engine::receipt::Receipt {
+fn receipt(
+    n: usize,
+    held: &std::sync::Arc<hotcount::source::in_flight::InFlight>,
+) -> hotcount::engine::receipt::Receipt {
     let meta = hotcount::source::Meta { message_id: Some(n.to_string()), ..Default::default() };
     let delivery = hotcount::source::Delivery {
         payload: vec![0_u8; 150].into(),

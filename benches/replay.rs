@@ -68,7 +68,7 @@ impl Arguments {
                 "batch" => arguments.engine.batch_writes = Some(number()),
                 "linger_ms" => arguments.engine.linger = Duration::from_millis(number() as u64),
                 "held" => arguments.engine.max_held_deliveries = number(),
-                "window" => arguments.engine.window_likes = Some(number()),
+                "window" => arguments.engine.recent_likes = Some(number()),
                 "only" => arguments.only = Some(value.to_owned()),
                 "dir" => arguments.directory = Some(value.to_owned()),
                 "url" => arguments.query = format!("?{value}"),

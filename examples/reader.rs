@@ -21,7 +21,7 @@ use firestore::FirestoreDb;
 use hotcount::like::batch::{Batch, BatchKey};
 use hotcount::like::event::Like;
 use hotcount::read::reader;
-use hotcount::store::{self, Attempt, Counts, Depth, Options};
+use hotcount::store::{Attempt, Counts, Depth, Options};
 use std::collections::VecDeque;
 use std::error::Error;
 use std::io::{IsTerminal, Write, stdout};

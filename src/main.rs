@@ -15,7 +15,7 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => {
             cli::output::complain(&format!("error: no runtime: {error}"));
-            return cli::Exit::CannotWork.into();
+            return cli::Exit::Fatal.into();
         }
     };
     let ended = runtime.block_on(cli.command.run());
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
         Ok(exit) => exit.into(),
         Err(error) => {
             cli::output::complain(&format!("error: {}", cli::output::with_causes(&error)));
-            cli::Exit::CannotWork.into()
+            cli::Exit::Fatal.into()
         }
     }
 }

@@ -7,7 +7,7 @@
 use hotcount::like::batch::{Batch, BatchKey};
 use hotcount::like::event::Like;
 use hotcount::store::{
-    Access, Applied, Attempt, ConnectError, Depth, ErrorClass, Examined, Listing, Options, PageSize, Quarantined,
+    Access, Applied, Attempt, Audit, ConnectError, Depth, ErrorClass, Listing, Options, PageSize, Quarantined,
     Repaired, Store,
 };
 use std::collections::BTreeSet;
@@ -83,7 +83,7 @@ async fn a_closed_store_refuses_and_says_so() {
     store.close().await.expect("closed");
     store.close().await.expect("closing again changes nothing");
     let error = store.apply(&batch(1, vec![add("p", "a", 1)]), Attempt::first(0)).await.expect_err("closed");
-    assert_eq!(error.class, ErrorClass::CannotWork);
+    assert_eq!(error.class, ErrorClass::Fatal);
     let error = store.tally("p", Depth::Shards).await.expect_err("closed");
     assert!(error.message.ends_with("is closed"), "{error}");
 }
@@ -292,24 +292,24 @@ async fn a_process_killed_while_it_applies_keeps_whole_batches_and_all_that_was_
 #[tokio::test]
 async fn a_repair_and_its_version_are_there_after_reopening() {
     let directory = TempDir::new().expect("a directory");
-    let mut early = Examined::default();
+    let mut early = Audit::default();
     for (round, query) in ["", "?memory_bytes=1", ""].into_iter().enumerate() {
         let store = open(directory.path(), query).await;
         store.apply(&batch(round as u128, vec![add("p", &round.to_string(), 1)]), Attempt::first(1)).await.expect("ok");
         // A reading that is wrong by four makes a drift; the next reading corrects it.
-        let mut wrong = store.examine("p").await.expect("read");
+        let mut wrong = store.audit("p").await.expect("read");
         assert_eq!(wrong.tally.drift(), Some(0));
         wrong.tally.count += 4;
         assert_eq!(store.repair("p", &wrong).await.expect("answered"), Repaired::Done);
-        let seen = store.examine("p").await.expect("read");
+        let seen = store.audit("p").await.expect("read");
         assert_eq!(seen.tally.drift(), Some(-4));
         store.close().await.expect("closed");
 
         let store = open(directory.path(), query).await;
-        assert_eq!(store.examine("p").await.expect("read"), seen);
+        assert_eq!(store.audit("p").await.expect("read"), seen);
         assert_eq!(
             store.repair("p", &early).await.expect("answered"),
-            if round == 0 { Repaired::Done } else { Repaired::Refused }
+            if round == 0 { Repaired::Done } else { Repaired::Conflict }
         );
         assert_eq!(store.repair("p", &seen).await.expect("answered"), Repaired::Done);
         assert_count(&*store, "p", round as i64 + 1).await;

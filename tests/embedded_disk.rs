@@ -24,7 +24,7 @@ mod salvage;
 
 use hotcount::like::batch::{Batch, BatchKey};
 use hotcount::like::event::Like;
-use hotcount::store::{self, Access, Attempt, ConnectError, Depth, Options, Store};
+use hotcount::store::{Access, Attempt, ConnectError, Depth, Options, Store};
 use std::path::Path;
 use std::sync::Arc;
 

@@ -81,7 +81,7 @@ async fn a_subscription_that_is_changed_or_deleted_while_a_worker_runs_is_found(
     let findings = source.check().await.unwrap();
     assert_eq!(names(&findings, Weight::NothingArrives), ["subscription"]);
     assert!(findings[0].told.contains("hotcount setup --source"), "{findings:?}");
-    assert!(source.answers().await.is_ok(), "it is not Pub/Sub that does not answer");
+    assert!(source.ping().await.is_ok(), "it is not Pub/Sub that does not answer");
 }
 
 #[tokio::test]
@@ -135,5 +135,5 @@ async fn a_check_that_is_not_permitted_finds_nothing() {
     let url = topic.url("streams=1").replace(&topic.host, proxy.host());
     let source = PubSub::connect(&url).await.unwrap();
     assert_eq!(source.check().await.unwrap(), []);
-    assert!(source.answers().await.is_ok());
+    assert!(source.ping().await.is_ok());
 }

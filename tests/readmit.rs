@@ -8,7 +8,7 @@ mod faults;
 
 use faults::{Fault, Faulty};
 use hotcount::engine::pipeline::Config;
-use hotcount::engine::reprocess::{Fate, ReadmitError, readmit};
+use hotcount::engine::reprocess::{Fate, ReadmitError, reprocess};
 use hotcount::store::memory::Memory;
 use hotcount::store::{Attempt, Counts, Depth, ErrorClass, PageSize, Quarantined, Store};
 use rand::SeedableRng;
@@ -47,7 +47,7 @@ async fn readmitted(
     let mut script = script;
     let store: Arc<dyn Store> = Faulty::new(Arc::clone(&inner), move |_, attempt| script(attempt));
     let (config, shutdown, mut rng) = (Config::default(), CancellationToken::new(), SmallRng::seed_from_u64(1));
-    let (fates, ended) = readmit(&store, entries, config, shutdown, Arc::default(), &mut rng).await;
+    let (fates, ended) = reprocess(&store, entries, config, shutdown, Arc::default(), &mut rng).await;
     let tally = inner.tally("p", Depth::ShardsAndMembers).await.unwrap();
     assert_eq!(tally.drift(), Some(0));
     (fates, ended.err(), inner.quarantined(None, PageSize::entries(10)).await.unwrap().entries.len(), tally.count)
@@ -68,7 +68,7 @@ async fn a_commit_whose_answer_was_lost_counts_once_and_then_the_entries_go() {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_cannot_work_leaves_every_entry_also_when_it_had_committed() {
-    for fault in [Fault::before(ErrorClass::CannotWork), Fault::after(ErrorClass::CannotWork)] {
+    for fault in [Fault::before(ErrorClass::Fatal), Fault::after(ErrorClass::Fatal)] {
         let applies = fault.applies;
         let (fates, ended, left, count) = readmitted(move |_| fault.clone()).await;
         assert_eq!(fates, [Fate::Left, Fate::Left, Fate::Left]);

@@ -10,7 +10,7 @@ use hotcount::http_api::client::Client;
 use hotcount::read::reader;
 use hotcount::store::memory::Memory;
 use hotcount::store::{
-    Counts, Depth, ErrorClass, Examined, Listing, PageSize, QuarantinePage, Repair, Repaired, StoreError, StoredFault,
+    Audit, Counts, Depth, ErrorClass, Listing, PageSize, QuarantinePage, Repair, Repaired, StoreError, StoredFault,
     Tally, Undecidable,
 };
 use std::sync::Arc;
@@ -91,12 +91,12 @@ impl Counts for Spoiled {
 
 #[async_trait]
 impl Repair for Spoiled {
-    async fn examine(&self, post: &str) -> Result<Examined, StoreError> {
+    async fn audit(&self, post: &str) -> Result<Audit, StoreError> {
         Self::fault(post)?;
-        self.0.examine(post).await
+        self.0.audit(post).await
     }
 
-    async fn repair(&self, post: &str, seen: &Examined) -> Result<Repaired, StoreError> {
+    async fn repair(&self, post: &str, seen: &Audit) -> Result<Repaired, StoreError> {
         self.0.repair(post, seen).await
     }
 }
@@ -112,8 +112,8 @@ async fn what_cannot_be_read_is_the_same_through_a_worker_and_keeps_no_other_pos
     for post in ["spoiled", "newer"] {
         let answers = [
             remote.tally(post, Depth::ShardsAndMembers).await.expect_err("it cannot be read"),
-            remote.examine(post).await.expect_err("it cannot be read"),
-            remote.repair(post, &Examined::default()).await.expect_err("it cannot be read"),
+            remote.audit(post).await.expect_err("it cannot be read"),
+            remote.repair(post, &Audit::default()).await.expect_err("it cannot be read"),
         ];
         let here = Spoiled::fault(post).expect_err("it cannot be read");
         for there in answers {

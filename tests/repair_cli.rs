@@ -44,7 +44,7 @@ impl Place {
             let batch = Batch::new(BatchKey::from_random(n as u128), likes);
             store.apply(&batch, Attempt::first(0)).await.unwrap();
             // A repair that believes a wrong reading makes a drift.
-            let mut wrong = store.examine(post).await.unwrap();
+            let mut wrong = store.audit(post).await.unwrap();
             wrong.tally.count -= drift;
             assert_eq!(store.repair(post, &wrong).await.unwrap(), Repaired::Done);
         }
@@ -141,7 +141,7 @@ async fn firestore_is_repaired_and_its_poison_purged_beside_a_running_worker() {
     };
     assert_eq!((post(like(1)).await, post(like(2)).await, post("rubbish".to_owned()).await), (204, 204, 400));
     let store = hotcount::connect::store(&url, &Options::default()).await.unwrap();
-    let mut wrong = store.examine("p").await.unwrap();
+    let mut wrong = store.audit("p").await.unwrap();
     wrong.tally.count += 9;
     store.repair("p", &wrong).await.unwrap();
 

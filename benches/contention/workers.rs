@@ -23,7 +23,7 @@ pub(crate) fn config(batch_writes: usize, shards: u16, seed: u64) -> Config {
         batch_writes: Some(batch_writes),
         max_held_deliveries: 2 * batch_writes,
         lanes: Some(1),
-        window_likes: Some(0),
+        recent_likes: Some(0),
         seed,
         ..Config::default()
     };

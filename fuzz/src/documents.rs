@@ -38,7 +38,7 @@ pub fn documents(data: &[u8]) {
                     .inspect(|tally| assert!(tally.members.is_some()));
             }
             5 => {
-                if let Some(seen) = said(store.examine(POST).await) {
+                if let Some(seen) = said(store.audit(POST).await) {
                     said(store.repair(POST, &seen).await);
                 }
             }

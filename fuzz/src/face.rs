@@ -13,9 +13,9 @@ pub fn face(data: &[u8]) {
         assert_eq!(PostCount::new(count.post.clone(), count.tally()).tally(), count.tally());
     }
     if let Some(state) = comes_back::<PostState>(data) {
-        let (post, seen) = (state.count.post.clone(), state.examined());
+        let (post, seen) = (state.count.post.clone(), state.audit());
         agrees(seen.tally);
-        assert_eq!(PostState::new(post, seen.clone()).examined(), seen);
+        assert_eq!(PostState::new(post, seen.clone()).audit(), seen);
     }
     comes_back::<PostPage>(data);
     comes_back::<RepairOrder>(data);

@@ -1,4 +1,4 @@
-//! A text of events, read in pieces of any size. Wherever a piece ends, the records are the same; and where the text is
+//! A text of events, read in chunks of any size. Wherever a chunk ends, the records are the same; and where the text is
 //! plain JSON, they are what a plain reading finds.
 
 use bytes::Bytes;
@@ -20,7 +20,7 @@ const MAX_RECORD_BYTES: usize = 10 << 20;
 /// The first byte says how the text is read, the rest is the text.
 pub fn lines(data: &[u8]) {
     let Some((how, text)) = data.split_first() else { return };
-    let (piece, max) = (usize::from(how & 7) + 1, usize::from(how >> 3 & 7) + 1);
+    let (chunk, max) = (usize::from(how & 7) + 1, usize::from(how >> 3 & 7) + 1);
     let far = how & 64 != 0;
     let mut file = vec![b'x'; if far { BLOCK_BYTES - text.len().min(9) } else { 0 }];
     let near = file.len();
@@ -29,7 +29,7 @@ pub fn lines(data: &[u8]) {
         // A small limit, so that records are cut too.
         for most in [1 << 10, MAX_RECORD_BYTES] {
             let whole = cut(framing, text, text.len().max(1), most);
-            assert!(cut(framing, text, piece, most) == whole, "{framing:?} in pieces of {piece}");
+            assert!(cut(framing, text, chunk, most) == whole, "{framing:?} in chunks of {chunk}");
             assert!(whole.0.iter().all(|record| record.payload.len() <= most && !record.payload.is_empty()));
         }
     }
@@ -40,22 +40,22 @@ pub fn lines(data: &[u8]) {
         .map(|record| record.payload)
         .collect();
     if Coding::of(&file).is_none() {
-        let mut pieces: VecDeque<Vec<u8>> = file[..near].chunks(BLOCK_BYTES / 2).map(<[u8]>::to_vec).collect();
-        pieces.extend(file[near..].chunks(piece).map(<[u8]>::to_vec));
-        let got = super::block_on(delivered(pieces, max));
+        let mut chunks: VecDeque<Vec<u8>> = file[..near].chunks(BLOCK_BYTES / 2).map(<[u8]>::to_vec).collect();
+        chunks.extend(file[near..].chunks(chunk).map(<[u8]>::to_vec));
+        let got = super::block_on(delivered(chunks, max));
         assert!(got == expected, "{} records instead of {}", got.len(), expected.len());
     }
 }
 
-/// The records of a text that is pushed in pieces, and why there are none.
-fn cut(framing: Framing, text: &[u8], piece: usize, most: usize) -> (Vec<Record>, Option<Refusal>, bool) {
+/// The records of a text that is pushed in chunks, and why there are none.
+fn cut(framing: Framing, text: &[u8], chunk: usize, most: usize) -> (Vec<Record>, Option<Refusal>, bool) {
     let mut framer = Framer::new(framing, most);
     let mut records = Vec::new();
-    for piece in text.chunks(piece) {
-        framer.push(piece);
+    for chunk in text.chunks(chunk) {
+        framer.push(chunk);
         records.extend(std::iter::from_fn(|| framer.next_record()));
         let held = framer.held_bytes();
-        assert!(held <= 2 * (most + piece.len()) + (1 << 20), "{held} bytes held");
+        assert!(held <= 2 * (most + chunk.len()) + (1 << 20), "{held} bytes held");
     }
     framer.finish();
     records.extend(std::iter::from_fn(|| framer.next_record()));
@@ -89,9 +89,9 @@ fn agrees_with_a_plain_reading(text: &[u8]) {
     }
 }
 
-async fn delivered(pieces: VecDeque<Vec<u8>>, max: usize) -> Vec<Bytes> {
+async fn delivered(chunks: VecDeque<Vec<u8>>, max: usize) -> Vec<Bytes> {
     let mut got = Vec::new();
-    let mut stream = Jsonl::new("a file", Pieces(pieces)).open(0).await.expect("opened for the first time");
+    let mut stream = Jsonl::new("a file", Pieces(chunks)).open(0).await.expect("opened for the first time");
     loop {
         let deliveries = stream.pull(max).await.expect("memory can be read");
         assert!(deliveries.len() <= max);
@@ -102,14 +102,14 @@ async fn delivered(pieces: VecDeque<Vec<u8>>, max: usize) -> Vec<Bytes> {
     }
 }
 
-/// Every read gives one piece.
+/// Every read gives one chunk.
 struct Pieces(VecDeque<Vec<u8>>);
 
 impl AsyncRead for Pieces {
     fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
-        if let Some(mut piece) = self.0.pop_front() {
-            let rest = piece.split_off(piece.len().min(into.remaining()));
-            into.put_slice(&piece);
+        if let Some(mut chunk) = self.0.pop_front() {
+            let rest = chunk.split_off(chunk.len().min(into.remaining()));
+            into.put_slice(&chunk);
             if !rest.is_empty() {
                 self.0.push_front(rest);
             }

@@ -44,8 +44,8 @@ pub(crate) struct EngineArgs {
     max_held_mib: usize,
     /// Likes whose commit was answered that are remembered, to settle their duplicates without the store
     /// [default: what suits the store]
-    #[arg(long, env = "HOTCOUNT_WINDOW_LIKES", value_name = "N")]
-    window_likes: Option<usize>,
+    #[arg(long, env = "HOTCOUNT_RECENT_LIKES", value_name = "N")]
+    recent_likes: Option<usize>,
     /// How long a batch is tried again before it is left to redelivery, in seconds [default: nine tenths of the
     /// source's lease, at most 3300]
     #[arg(long, env = "HOTCOUNT_RETRY_DEADLINE_S", value_name = "S")]
@@ -72,7 +72,7 @@ impl EngineArgs {
             max_held_bytes: self.max_held_mib.saturating_mul(1 << 20),
             batch_writes: self.batch_writes,
             linger: Duration::from_millis(self.linger_ms),
-            window_likes: self.window_likes,
+            recent_likes: self.recent_likes,
             lanes: self.lanes,
             drain_timeout: Duration::from_secs(self.drain_deadline_s),
             seed: self.seed.unwrap_or_else(rand::random_seed),

@@ -119,11 +119,11 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
             if shown == url { text } else { text.replace(url, &shown) }
         });
         output::complain(text.trim_end());
-        return Exit::CannotWork.into();
+        return Exit::Fatal.into();
     }
     match error.print() {
         Ok(()) => Exit::Done.into(),
-        Err(_) => Exit::CannotWork.into(),
+        Err(_) => Exit::Fatal.into(),
     }
 }
 
@@ -135,7 +135,7 @@ pub(crate) enum Exit {
     /// 1: drift, or counts that differ.
     Finding,
     /// 2: cannot work, or wrong usage.
-    CannotWork,
+    Fatal,
     /// 3: stopped with deliveries left to redelivery.
     LeftToRedelivery,
 }
@@ -145,7 +145,7 @@ impl Exit {
         match self {
             Self::Done => 0,
             Self::Finding => 1,
-            Self::CannotWork => 2,
+            Self::Fatal => 2,
             Self::LeftToRedelivery => 3,
         }
     }

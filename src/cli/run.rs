@@ -12,7 +12,7 @@ use clap::Args;
 use hotcount::engine::pipeline::{self, EngineError};
 use hotcount::engine::progress::Progress;
 use hotcount::http_api::server::{Limits, Server, connections_beside_the_store};
-use hotcount::source::held::Held;
+use hotcount::source::in_flight::InFlight;
 use hotcount::{http_api, telemetry};
 use serde_json::json;
 use std::convert::Infallible;
@@ -104,7 +104,7 @@ impl Run {
         if let Err(error @ EngineError::StandsStill(_)) = &report {
             // What stands still would hold up its own end as well.
             crate::cli::output::complain(&format!("error: {error}"));
-            std::process::exit(Exit::CannotWork.code().into());
+            std::process::exit(Exit::Fatal.code().into());
         }
         // What was settled last is answered before the process ends.
         closing.cancel();
@@ -171,7 +171,7 @@ async fn cancel_when_left(shutdown: &CancellationToken) -> std::io::Result<Infal
 
 /// `/healthz`: the process answers. `/readyz`: it pulls, the store works and nothing stands still; if not, why, a reason a
 /// line. `/metrics`: for Prometheus.
-fn health(progress: &Arc<Progress>, metrics: telemetry::Page, held: &Arc<Held>) -> Router {
+fn health(progress: &Arc<Progress>, metrics: telemetry::Page, held: &Arc<InFlight>) -> Router {
     let (progress, held) = (Arc::clone(progress), Arc::clone(held));
     Router::new()
         .route("/healthz", get(|| async { "ok\n" }))

@@ -6,23 +6,23 @@
 //! The map is keyed by (post, user) rather than by post, so that the adders of one hot post do not queue for one lock.
 //! Beside it the line keeps the likes in order of arrival, so that none starves under load.
 
-mod aside;
+mod contended;
+mod recent;
 mod sealed;
-mod window;
 
+pub use recent::Known;
 pub use sealed::{Receipts, Sealed};
-pub use window::Known;
 
 use crate::common::sync::{Entry, Map, Mutex, MutexGuard, PoisonError};
 use crate::like::batch::{Batch, BatchKey};
 use crate::like::event::Like;
-use aside::Aside;
+use contended::Contended;
 use foldhash::fast::FixedState;
+use recent::Recent;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::time::{Duration, Instant};
 use thin_vec::ThinVec;
-use window::Window;
 
 /// How many parts the map has: enough for the adders of one worker, few enough that the parts of a batch's worth of likes
 /// stay in a core's cache, and fixed, so that a seed replays.
@@ -42,24 +42,24 @@ pub struct Config {
     /// How long a like may wait for company. This is what batching costs in latency when there is little traffic.
     pub linger: Duration,
     /// How many likes whose commit was answered are remembered, to settle their duplicates without the store. 0: none.
-    pub window_likes: usize,
+    pub recent_likes: usize,
     /// Bytes that they take at most, with their ids; whichever bound is reached first counts. An entry takes about 200 bytes
     /// with short ids and 5,000 with the longest.
-    pub window_bytes: usize,
+    pub recent_bytes: usize,
     /// Seeds the hash. Random in production, so that nobody can choose ids that collide.
     pub seed: u64,
 }
 
 impl Default for Config {
-    /// Firestore's kind limits; a linger of 50 ms, about half of a commit there; a window of 100,000 likes, about
+    /// Firestore's kind limits; a linger of 50 ms, about half of a commit there; 100,000 recent likes, about
     /// 20 MB with short ids, and at most 32 MiB.
     fn default() -> Self {
         Self {
             max_writes: 500,
             max_bytes: 3 << 20,
             linger: Duration::from_millis(50),
-            window_likes: 100_000,
-            window_bytes: 32 << 20,
+            recent_likes: 100_000,
+            recent_bytes: 32 << 20,
             seed: 0,
         }
     }
@@ -114,12 +114,12 @@ pub struct Aggregator<R> {
     config: Config,
     map: Map<ByMember, Slot<R>, FixedState>,
     /// Invariant: a like is here exactly once from soon after it enters the map until just before it leaves it. Adders
-    /// push after they insert and the sealer pops before it removes, so neither holds both locks: a twin may fold into
+    /// push after they insert and the sealer pops before it removes, so neither holds both locks: a concurrent writer may fold into
     /// a like that the sealer has popped, and the sealer takes that receipt with it when it removes the like.
     line: Mutex<VecDeque<(Like, Instant)>>,
     /// Where a sealer puts what it pops and does not seal. The invariant holds for the line and this place together.
-    aside: Aside,
-    window: Window,
+    contended: Contended,
+    recent: Recent,
 }
 
 impl<R> Aggregator<R> {
@@ -131,8 +131,8 @@ impl<R> Aggregator<R> {
             config,
             map: Map::with_capacity_and_hasher_and_shard_amount(0, hasher.clone(), MAP_SHARDS),
             line: Mutex::default(),
-            aside: Aside::default(),
-            window: Window::new(config.window_likes, config.window_bytes, hasher),
+            contended: Contended::default(),
+            recent: Recent::new(config.recent_likes, config.recent_bytes, hasher),
         }
     }
 
@@ -179,37 +179,37 @@ impl<R> Aggregator<R> {
     }
 
     /// Takes likes that wait aside, as many as one commit holds, as a batch under `key`; `None` when all that wait are of
-    /// members that are under way. These are under way from now on, until [`Self::end_aside`].
-    pub fn seal_aside(&self, key: BatchKey) -> Option<Sealed<R>> {
-        let taken = self.aside.take_line(|line| self.fitting(line));
+    /// members that are under way. These are under way from now on, until [`Self::end_contended`].
+    pub fn seal_contended(&self, key: BatchKey) -> Option<Sealed<R>> {
+        let taken = self.contended.take_line(|line| self.fitting(line));
         let oldest = taken.iter().map(|(_, since)| *since).min()?;
         Some(self.gather(key, taken.into_iter().map(|(like, _)| like).collect(), oldest))
     }
 
     /// The members of `batch` make trouble: for a while their likes wait aside.
-    pub fn keep_aside(&self, batch: &Batch, now: Instant) {
-        self.aside.remember(batch, now);
+    pub fn mark_contended(&self, batch: &Batch, now: Instant) {
+        self.contended.remember(batch, now);
     }
 
     /// These likes are under way aside: further ones of their members that wait there wait on, and fold.
-    pub fn begin_aside(&self, likes: &[Like]) {
-        self.aside.begin(likes);
+    pub fn begin_contended(&self, likes: &[Like]) {
+        self.contended.begin(likes);
     }
 
     /// They are no longer under way.
-    pub fn end_aside(&self, likes: &[Like]) {
-        self.aside.end(likes);
+    pub fn end_contended(&self, likes: &[Like]) {
+        self.contended.end(likes);
     }
 
     /// Ends what has lasted long enough.
-    pub fn forget_aside(&self, now: Instant) {
-        self.aside.forget(now);
+    pub fn forget_contended(&self, now: Instant) {
+        self.contended.forget(now);
     }
 
     /// Whether likes wait aside.
     #[must_use]
-    pub fn waits_aside(&self) -> bool {
-        self.aside.waits()
+    pub fn contended_waiting(&self) -> bool {
+        self.contended.waits()
     }
 
     /// A batch of likes that were popped, with what waits for them in the map.
@@ -228,7 +228,7 @@ impl<R> Aggregator<R> {
 
     /// Remembers likes whose commit was answered: what is not newer than them has had its effect.
     pub fn remember(&self, durable: &Batch) {
-        self.window.remember(durable.likes());
+        self.recent.remember(durable.likes());
     }
 
     fn line(&self) -> MutexGuard<'_, VecDeque<(Like, Instant)>> {
@@ -245,7 +245,7 @@ impl<R> Aggregator<R> {
             let taken: Vec<(Like, Instant)> = line.drain(..count).collect();
             // Two locks are never held at once. A member that makes trouble since goes with this batch and is parted from it.
             drop(line);
-            let taken = self.aside.sift(taken);
+            let taken = self.contended.sift(taken);
             if !taken.is_empty() {
                 return Some((taken.into_iter().map(|(like, _)| like).collect(), oldest));
             }
@@ -290,7 +290,7 @@ impl<R> Adder<'_, R> {
     /// Adds one like.
     pub fn add(&mut self, like: Like, receipt: R) -> Added<R> {
         let key = ByMember(like.clone());
-        if let Some(known) = self.aggregator.window.knows(&key) {
+        if let Some(known) = self.aggregator.recent.knows(&key) {
             return Added::Known(known, receipt);
         }
         match self.aggregator.map.entry(key) {

@@ -5,17 +5,17 @@
 //! A lane keeps its batch while the store fails as a whole. While the store takes other writes, what fails moves aside: the
 //! batch is divided there until the like that fails is alone, and waits for its own deadline without holding anybody.
 
-mod aside;
 mod attempt;
+mod deferred;
 mod drain;
 mod health;
 mod keys;
 mod lane;
-mod piece;
+mod part;
 mod refusals;
 mod waiting;
 
-pub use aside::Recent;
+pub use deferred::Recent;
 pub use drain::Drain;
 pub use health::Health;
 pub use keys::{BatchKeys, LaneKeys, any_seed};
@@ -31,7 +31,7 @@ use crate::engine::progress::Progress;
 use crate::engine::receipt::Receipt;
 use crate::like::event::Poison;
 use crate::source::ack::Confirmation;
-use crate::source::held::Held;
+use crate::source::in_flight::InFlight;
 use crate::store::{ErrorClass, Store};
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -69,7 +69,7 @@ pub struct Shared {
     /// Told which likes are durable.
     pub aggregator: Arc<Aggregator<Receipt>>,
     /// What the worker holds.
-    pub held: Arc<Held>,
+    pub held: Arc<InFlight>,
     /// The numbers.
     pub progress: Arc<Progress>,
     /// Where a like goes that can never be counted. It has room for all that the budget holds.
@@ -98,8 +98,8 @@ fn class_name(class: &ErrorClass) -> &'static str {
         ErrorClass::DidNotCommit => "did_not_commit",
         ErrorClass::Unknown => "unknown",
         ErrorClass::Unauthenticated => "unauthenticated",
-        ErrorClass::CannotWork => "cannot_work",
-        ErrorClass::BatchCannotWork => "batch_cannot_work",
+        ErrorClass::Fatal => "fatal",
+        ErrorClass::Rejected => "rejected",
         ErrorClass::Contended(_) => "contended",
         ErrorClass::Undecidable(_) => "undecidable",
     }

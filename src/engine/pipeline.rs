@@ -13,13 +13,13 @@ mod lanes;
 mod pull;
 mod watch;
 
-pub use config::{Config, Conflict};
+pub use config::{Config, ConfigError};
 use engine::{Engine, Parts};
 use lanes::Work;
 
 use crate::engine::flush::Health;
 use crate::engine::progress::{Counted, Progress};
-use crate::source::held::Held;
+use crate::source::in_flight::InFlight;
 use crate::source::{Source, SourceError};
 use crate::store::{Store, StoreError};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 pub enum EngineError {
     /// Settings that cannot work together.
     #[error(transparent)]
-    Conflict(#[from] Conflict),
+    ConfigError(#[from] ConfigError),
     /// What must agree in the whole fleet does not; the text names both values.
     #[error("{0}")]
     Settings(String),
@@ -84,7 +84,7 @@ pub async fn run(
 /// # Errors
 /// As [`run`].
 pub async fn run_beside(
-    held: Arc<Held>,
+    held: Arc<InFlight>,
     source: Arc<dyn Source>,
     store: Arc<dyn Store>,
     config: Config,

@@ -1,7 +1,7 @@
 //! What a running worker has done so far: the numbers of the contract, and whether the store works.
 
 use crate::common::backoff::InARow;
-use crate::engine::watchdog::Signs;
+use crate::engine::watchdog::Heartbeats;
 use crate::telemetry::{Latencies, Metric};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -48,7 +48,7 @@ pub struct Progress {
     pulling: AtomicBool,
     works_again: Notify,
     fails_now: Notify,
-    signs: Signs,
+    heartbeats: Heartbeats,
     /// What the watchdog found: the same words each time, and how it is told.
     findings: Mutex<Vec<(String, String)>>,
     /// What others found, by its name.
@@ -121,7 +121,7 @@ impl Progress {
         }
         if !self.pulling.load(Ordering::Acquire) {
             reasons.push("no stream of the source is open".to_owned());
-        } else if let Some(why) = self.signs.all_streams_down() {
+        } else if let Some(why) = self.heartbeats.all_streams_down() {
             reasons.push(format!("no stream of the source is open: {why}"));
         }
         let findings = self.findings.lock().unwrap_or_else(PoisonError::into_inner);
@@ -154,8 +154,8 @@ impl Progress {
 
     /// What the tasks say they are doing.
     #[must_use]
-    pub fn signs(&self) -> &Signs {
-        &self.signs
+    pub fn heartbeats(&self) -> &Heartbeats {
+        &self.heartbeats
     }
 
     /// The watchdog looked. What is new and what is over goes to the log.
@@ -214,12 +214,12 @@ impl Progress {
         Metric::Received.add(deliveries as u64);
     }
 
-    /// Duplicates and stale likes that the window knew.
+    /// Duplicates and stale likes that the recent likes knew.
     pub(crate) fn known(&self, duplicates: u64, stale: u64) {
         self.duplicates.fetch_add(duplicates, Ordering::Relaxed);
         self.stale.fetch_add(stale, Ordering::Relaxed);
-        Metric::Duplicates.add_labelled("layer", "window", duplicates);
-        Metric::Stale.add_labelled("layer", "window", stale);
+        Metric::Duplicates.add_labelled("layer", "recent", duplicates);
+        Metric::Stale.add_labelled("layer", "recent", stale);
     }
 
     /// Deliveries that are fine now and then, and a finding when they are many.

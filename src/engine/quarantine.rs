@@ -8,7 +8,7 @@ mod log;
 use crate::common::backoff::Backoff;
 use crate::engine::flush::{Drain, Health, now};
 use crate::engine::progress::Progress;
-use crate::engine::watchdog::Sign;
+use crate::engine::watchdog::Heartbeat;
 use crate::source::ack::{Confirmation, Settlement};
 use crate::store::{ErrorClass, Limits, Store, StoreError};
 use futures::StreamExt;
@@ -51,7 +51,7 @@ pub struct Quarantine {
     /// The numbers.
     pub progress: Arc<Progress>,
     /// What the watchdog sees of it.
-    pub sign: Arc<Sign>,
+    pub heartbeat: Arc<Heartbeat>,
     /// Where acknowledgements wait for the broker's answer.
     pub confirmations: mpsc::Sender<Confirmation>,
     /// The wait between attempts.
@@ -120,7 +120,7 @@ impl Quarantine {
             work.begin_calls();
             work.keep_to_the_share(&mut poison);
             if work.calls.is_empty() && work.groups.entries() == 0 {
-                work.quarantine.sign.rests();
+                work.quarantine.heartbeat.idle();
                 if !open {
                     return;
                 }
@@ -179,8 +179,8 @@ impl Work {
 
     fn begin(&mut self, group: Group, fresh: bool) {
         self.busy[usize::from(fresh)] += 1;
-        let Quarantine { store, health, drain, sign, source, .. } = &self.quarantine;
-        sign.steps("waits for the store to answer");
+        let Quarantine { store, health, drain, heartbeat, source, .. } = &self.quarantine;
+        heartbeat.working("waits for the store to answer");
         let entries: Vec<_> = group.poison.iter().map(|(receipt, why)| receipt.quarantined(source, why)).collect();
         let (store, health, drain) = (Arc::clone(store), Arc::clone(health), Arc::clone(drain));
         let give_up = group.give_up;
@@ -223,7 +223,7 @@ impl Work {
             }
             End::Failed { error, store_works } => (error, store_works),
         };
-        self.quarantine.sign.steps("waits to try again");
+        self.quarantine.heartbeat.working("waits to try again");
         tracing::debug!(entries = group.poison.len(), "poison is not kept yet: {error}");
         let now = now();
         self.failing_since.get_or_insert(now);
@@ -233,7 +233,7 @@ impl Work {
             return;
         }
         let mut wait = self.quarantine.backoff.wait(group.failures, &mut self.rng);
-        if store_works && matches!(error.class, ErrorClass::BatchCannotWork | ErrorClass::Undecidable(_)) {
+        if store_works && matches!(error.class, ErrorClass::Rejected | ErrorClass::Undecidable(_)) {
             if group.refused_alone(now) {
                 self.quarantine.leave(group.poison, &error.message);
                 return;

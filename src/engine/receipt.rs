@@ -2,7 +2,7 @@
 
 use crate::like::event::{Outside, Poison, outside};
 use crate::source::ack::{Ack, Confirmation, Settlement};
-use crate::source::held::{Held, Share};
+use crate::source::in_flight::{InFlight, Share};
 use crate::source::{Delivery, Meta};
 use crate::store::{Quarantined, quarantine_id};
 use bytes::Bytes;
@@ -22,7 +22,7 @@ pub struct Receipt {
 impl Receipt {
     /// Holds `delivery` from now on, in the room that its source has taken, or else in `held`.
     #[must_use]
-    pub fn new(delivery: Delivery, held: &Arc<Held>) -> Self {
+    pub fn new(delivery: Delivery, held: &Arc<InFlight>) -> Self {
         let bytes = delivery.bytes();
         let Delivery { payload, received_at, meta, ack, share } = delivery;
         let share = share.unwrap_or_else(|| Share::new(held, bytes));
@@ -107,7 +107,7 @@ mod tests {
     /// Pub/Sub counts the attempts of a push, so no two of its bodies are the same.
     #[test]
     fn a_push_that_is_poison_has_one_entry_however_often_it_is_delivered() {
-        let held = Held::new(Budget::new(10, 1 << 20));
+        let held = InFlight::new(Budget::new(10, 1 << 20));
         let quarantined = |data: &str, attempt: u32| {
             let payload = format!(
                 r#"{{"message":{{"data":"{data}","messageId":"11","publishTime":"1970-01-01T00:00:01Z","attributes":{{"a":"b"}}}},
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn attributes_and_the_message_id_count_in_the_budget_until_the_delivery_is_settled() {
-        let held = Held::new(Budget::new(10, 1 << 20));
+        let held = InFlight::new(Budget::new(10, 1 << 20));
         let receipt = Receipt::new(with_attributes(None), &held);
         let bytes = held.budget().bytes();
         assert!(bytes >= 10 + 100 + 5 * 21_000 + DELIVERY_BYTES, "{bytes}");
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn what_its_source_has_taken_is_not_taken_again() {
-        let held = Held::new(Budget::new(10, 1 << 20));
+        let held = InFlight::new(Budget::new(10, 1 << 20));
         let receipt = Receipt::new(with_attributes(Some(Share::new(&held, 7))), &held);
         assert_eq!((held.budget().deliveries(), held.budget().bytes()), (1, 7 + DELIVERY_BYTES));
         drop(receipt);

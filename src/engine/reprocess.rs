@@ -10,7 +10,7 @@ mod kept;
 use crate::engine::pipeline::{self, Config, EngineError};
 use crate::engine::progress::Progress;
 use crate::like::event::Poison;
-use crate::store::retry_limit::Patience;
+use crate::store::retry_limit::RetryLimit;
 use crate::store::{Quarantined, Store, StoreError};
 use entries::Entries;
 use kept::Kept;
@@ -46,7 +46,7 @@ pub enum ReadmitError {
 ///
 /// The time of the readmission counts as the time of receipt, so an event that came from the future can be counted once
 /// its time has come.
-pub async fn readmit(
+pub async fn reprocess(
     store: &Arc<dyn Store>,
     entries: Vec<Quarantined>,
     config: Config,
@@ -75,9 +75,9 @@ pub async fn readmit(
 /// # Errors
 /// When the store cannot delete, or keeps failing.
 pub async fn discard(store: &dyn Store, ids: &[String], rng: &mut impl Rng) -> Result<(), StoreError> {
-    let mut patience = Patience::new(rng);
+    let mut retry_limit = RetryLimit::new(rng);
     while let Err(error) = store.discard(ids).await {
-        patience.wait(error).await?;
+        retry_limit.wait(error).await?;
     }
     Ok(())
 }

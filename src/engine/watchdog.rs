@@ -4,11 +4,11 @@
 //! Pure: it counts its own looks and reads no clock, so a machine that was suspended for an hour is not taken for a
 //! worker that stood still for one.
 
+mod heartbeat;
 mod share;
-mod sign;
 
+pub use heartbeat::{Doing, Heartbeat, Heartbeats, Name};
 pub use share::{Part, Share};
-pub use sign::{Doing, Name, Sign, Signs};
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -50,7 +50,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What the watchdog is told beside the signs.
+/// What the watchdog is told beside the heartbeats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Buffer {
     /// Whether likes wait at all.
@@ -62,7 +62,7 @@ pub struct Buffer {
 /// What was seen, look by look.
 #[derive(Debug, Default)]
 pub struct Watchdog {
-    /// By sign: its step at the last look, and for how many looks it has been wrong.
+    /// By heartbeat: its step at the last look, and for how many looks it has been wrong.
     seen: BTreeMap<usize, (u64, u32)>,
     overdue: u32,
     leaking: u32,
@@ -70,18 +70,18 @@ pub struct Watchdog {
 
 impl Watchdog {
     /// One look. Answers with what stands still.
-    pub fn look(&mut self, signs: &Signs, buffer: Buffer) -> Vec<Finding> {
+    pub fn look(&mut self, heartbeats: &Heartbeats, buffer: Buffer) -> Vec<Finding> {
         let mut findings = Vec::new();
         let (mut lane_rests, mut all_rest, mut waits_for_room) = (false, true, false);
-        for (number, (name, state)) in signs.states().into_iter().enumerate() {
+        for (number, (name, state)) in heartbeats.states().into_iter().enumerate() {
             let (step, looks) = self.seen.entry(number).or_default();
             let moved = std::mem::replace(step, state.step) != state.step;
             let (wrong, what) = match &state.doing {
-                Doing::Rests => {
+                Doing::Idle => {
                     lane_rests |= name.is_lane();
                     (false, String::new())
                 }
-                Doing::Steps(what) => {
+                Doing::Working(what) => {
                     all_rest = false;
                     (!moved, format!("{name} {what}"))
                 }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::common::adapter_url::{AdapterUrl, Worker};
 use crate::store::{
-    Backup, ConnectError, Counts, Depth, ErrorClass, Examined, Listing, PageSize, QuarantinePage, Repair, Repaired,
+    Audit, Backup, ConnectError, Counts, Depth, ErrorClass, Listing, PageSize, QuarantinePage, Repair, Repaired,
     StoreError, Tally,
 };
 use async_trait::async_trait;
@@ -53,7 +53,7 @@ impl Client {
     fn url(&self, path: &str) -> Result<Url, StoreError> {
         self.worker.route(path).map_err(|error| {
             let problem = format!("{} cannot be asked for {path} ({error})", self.name());
-            StoreError::new(ErrorClass::CannotWork, problem)
+            StoreError::new(ErrorClass::Fatal, problem)
         })
     }
 
@@ -75,14 +75,14 @@ impl Client {
         }
         answer.json().await.map_err(|error| {
             let problem = format!("{} gave an answer that is not understood: is it a hotcount?", self.name());
-            StoreError::caused(ErrorClass::CannotWork, problem, error)
+            StoreError::caused(ErrorClass::Fatal, problem, error)
         })
     }
 
     /// An answer that is none.
     async fn refusal(&self, answer: Response) -> StoreError {
         let status = answer.status();
-        let class = if status.is_server_error() { ErrorClass::Unknown } else { ErrorClass::CannotWork };
+        let class = if status.is_server_error() { ErrorClass::Unknown } else { ErrorClass::Fatal };
         // Whoever is no hotcount has no sentence for us.
         let problem = answer.json::<Problem>().await.unwrap_or_else(|_| Problem::new(status.to_string()));
         let other = StoreError::new(class, format!("{} answered: {}", self.name(), problem.error));
@@ -123,7 +123,7 @@ impl Counts for Client {
         let mut query = vec![("limit", entries.as_str()), ("bytes", bytes.as_str())];
         query.extend(after.map(|after| ("after", after)));
         let page: super::QuarantinePage = self.get("/v1/quarantine", &query).await?;
-        page.read().map_err(|error| StoreError::caused(ErrorClass::CannotWork, error.to_string(), error))
+        page.read().map_err(|error| StoreError::caused(ErrorClass::Fatal, error.to_string(), error))
     }
 
     async fn backup(&self) -> Result<Backup, StoreError> {
@@ -133,17 +133,17 @@ impl Counts for Client {
 
 #[async_trait]
 impl Repair for Client {
-    async fn examine(&self, post: &str) -> Result<Examined, StoreError> {
-        Ok(self.get::<PostState>(&repair_path(post), &[]).await?.examined())
+    async fn audit(&self, post: &str) -> Result<Audit, StoreError> {
+        Ok(self.get::<PostState>(&repair_path(post), &[]).await?.audit())
     }
 
     /// The worker reads the counts again itself: it believes nobody but its own store.
-    async fn repair(&self, post: &str, seen: &Examined) -> Result<Repaired, StoreError> {
+    async fn repair(&self, post: &str, seen: &Audit) -> Result<Repaired, StoreError> {
         let order = RepairOrder { version: seen.version.clone() };
         let answer = self.send(self.client.post(self.url(&repair_path(post))?).json(&order)).await?;
         match answer.status() {
             StatusCode::NO_CONTENT => Ok(Repaired::Done),
-            StatusCode::CONFLICT => Ok(Repaired::Refused),
+            StatusCode::CONFLICT => Ok(Repaired::Conflict),
             _ => Err(self.refusal(answer).await),
         }
     }

@@ -35,7 +35,7 @@ pub use problem::{Fault, Problem, UnreadableDocument};
 pub use quarantine::{Attribute, NotUnderstood, QuarantineEntry, QuarantinePage, UnreadableEntry};
 pub use routes::{routes, unknown_path, wrong_method};
 
-use crate::store::{Examined, Listing, Tally};
+use crate::store::{Audit, Listing, Tally};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::time::SystemTime;
@@ -98,14 +98,14 @@ pub struct PostState {
 impl PostState {
     /// What was read of a post.
     #[must_use]
-    pub fn new(post: String, seen: Examined) -> Self {
+    pub fn new(post: String, seen: Audit) -> Self {
         Self { count: PostCount::new(post, seen.tally), repaired: seen.repaired, version: seen.version }
     }
 
     /// What was read.
     #[must_use]
-    pub fn examined(self) -> Examined {
-        Examined { tally: self.count.tally(), repaired: self.repaired, version: self.version }
+    pub fn audit(self) -> Audit {
+        Audit { tally: self.count.tally(), repaired: self.repaired, version: self.version }
     }
 }
 

@@ -4,7 +4,7 @@
 //! there twice; what was sent is given back.
 
 use super::{QuarantineEntry, UnreadableEntry};
-use crate::source::held::{Held, HeldBytes};
+use crate::source::in_flight::{HeldBytes, InFlight};
 use crate::store::{QuarantinePage, Quarantined};
 use axum::body::Body;
 use base64::Engine;
@@ -28,13 +28,13 @@ const KIB: usize = 1 << 10;
 
 /// The room of all pages together.
 pub(super) struct Pages {
-    held: Arc<Held>,
+    held: Arc<InFlight>,
     kib: Arc<Semaphore>,
 }
 
 impl Pages {
     /// A quarter of the budget, and at least enough for the largest page.
-    pub(super) fn new(held: Arc<Held>, largest: usize) -> Self {
+    pub(super) fn new(held: Arc<InFlight>, largest: usize) -> Self {
         let bytes = (held.budget().max_bytes() / 4).max(largest);
         Self { held, kib: Arc::new(Semaphore::new((bytes / KIB).min(Semaphore::MAX_PERMITS))) }
     }
@@ -164,7 +164,7 @@ mod tests {
     }
 
     fn pages(max_bytes: usize) -> Pages {
-        Pages::new(Held::new(Budget::new(10, max_bytes)), 1 << 20)
+        Pages::new(InFlight::new(Budget::new(10, max_bytes)), 1 << 20)
     }
 
     async fn read(page: QuarantinePage) -> QuarantinePage {

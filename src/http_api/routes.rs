@@ -4,7 +4,7 @@ use super::backup;
 use super::page::{PageRoom, Pages, written};
 use super::{MAX_POSTS, MAX_QUARANTINED, MAX_QUARANTINED_BYTES, PostCount, PostPage, PostState, Problem, RepairOrder};
 use crate::like::event::{MAX_ID_BYTES, check_post};
-use crate::source::held::Held;
+use crate::source::in_flight::InFlight;
 use crate::store::{Depth, Listing, PageSize, Repair, Repaired, StoreError};
 use crate::telemetry::Metric;
 use axum::body::{Body, Bytes};
@@ -41,12 +41,12 @@ struct Face {
 }
 
 /// The routes in the table of [`super`], answered by `store`. What their pages hold counts in `held`.
-pub fn routes(store: Arc<dyn Repair>, held: &Arc<Held>) -> Router {
+pub fn routes(store: Arc<dyn Repair>, held: &Arc<InFlight>) -> Router {
     let pages = Pages::new(Arc::clone(held), LARGEST_PAGE_BYTES);
     let copies = backup::routes(Arc::clone(&store));
     Router::new()
         .route("/v1/counts/{post}", get(count))
-        .route("/v1/counts/{post}/repair", get(examine).post(repair))
+        .route("/v1/counts/{post}/repair", get(audit).post(repair))
         .route("/v1/posts", get(posts))
         .route("/v1/quarantine", get(quarantined))
         .layer(DefaultBodyLimit::max(MAX_ORDER_BYTES))
@@ -190,13 +190,13 @@ async fn count(
     Ok(Json(PostCount::new(post, tally)))
 }
 
-async fn examine(
+async fn audit(
     State(face): State<Arc<Face>>,
     post: Result<Path<String>, PathRejection>,
 ) -> Result<Json<PostState>, Refusal> {
     let Path(post) = post?;
     let post = legal(post)?;
-    let seen = face.store.examine(&post).await?;
+    let seen = face.store.audit(&post).await?;
     Ok(Json(PostState::new(post, seen)))
 }
 
@@ -210,7 +210,7 @@ async fn repair(
     let order = tokio::time::timeout(ORDER_WITHIN, Json::<RepairOrder>::from_request(request, &())).await;
     let late = |_| Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body did not come in time".to_owned());
     let Json(order) = order.map_err(late)??;
-    let seen = face.store.examine(&post).await?;
+    let seen = face.store.audit(&post).await?;
     if seen.version == order.version && face.store.repair(&post, &seen).await? == Repaired::Done {
         return Ok(StatusCode::NO_CONTENT);
     }

@@ -16,7 +16,7 @@ mod store;
 pub use ramp::Ranges;
 pub use store::{Contended, ShardChoice};
 
-use locks::{Held, Locks};
+use locks::{InFlight, Locks};
 use ramp::Ramps;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -124,7 +124,7 @@ impl Usage {
 pub(crate) type Name = u64;
 
 /// Locks of documents. Dropping them passes them on.
-pub struct Locked(#[expect(dead_code, reason = "held for being dropped")] Vec<Held>);
+pub struct Locked(#[expect(dead_code, reason = "held for being dropped")] Vec<InFlight>);
 
 /// The database's locks, ramps and meters. Shared by everybody who works on the same database.
 pub struct Contention {
@@ -184,7 +184,7 @@ impl Contention {
 
     /// Waits for the locks of `documents` and for room in `ranges`, each with its number of writes. What is returned
     /// holds the locks until it is dropped.
-    async fn begin(&self, mut documents: Vec<Name>, ranges: &[(Name, u64)]) -> Result<Vec<Held>, Aborted> {
+    async fn begin(&self, mut documents: Vec<Name>, ranges: &[(Name, u64)]) -> Result<Vec<InFlight>, Aborted> {
         self.tried.fetch_add(1, Ordering::Relaxed);
         let held = self.enter(&mut documents, ranges).await;
         if held.is_err() {
@@ -193,7 +193,7 @@ impl Contention {
         held
     }
 
-    async fn enter(&self, documents: &mut Vec<Name>, ranges: &[(Name, u64)]) -> Result<Vec<Held>, Aborted> {
+    async fn enter(&self, documents: &mut Vec<Name>, ranges: &[(Name, u64)]) -> Result<Vec<InFlight>, Aborted> {
         let now = tokio::time::Instant::now();
         let admitted = self.ramps.lock().unwrap_or_else(PoisonError::into_inner).admit(ranges, now);
         match admitted {

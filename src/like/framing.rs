@@ -1,6 +1,6 @@
 //! Where one event ends and the next begins in a text that holds many: a file, or the body of a request.
 //!
-//! Pure: bytes are pushed in, records come out. However the bytes are cut into pieces, the records are the same. What is
+//! Pure: bytes are pushed in, records come out. However the bytes are cut into chunks, the records are the same. What is
 //! held is one record and what was pushed since; [`Framer::held_bytes`] says how much.
 //!
 //! - Records are JSON objects: one a line, one after the other without a newline, printed over several lines, the elements
@@ -137,10 +137,10 @@ impl Framer {
         }
     }
 
-    /// The next piece of the text. Take all records before another one.
-    pub fn push(&mut self, piece: &[u8]) {
+    /// The next chunk of the text. Take all records before another one.
+    pub fn push(&mut self, chunk: &[u8]) {
         self.forget();
-        self.buffer.extend_from_slice(piece);
+        self.buffer.extend_from_slice(chunk);
     }
 
     /// The text has ended.

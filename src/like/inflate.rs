@@ -1,6 +1,6 @@
-//! Unpacking gzip and zstd, a piece at a time.
+//! Unpacking gzip and zstd, a chunk at a time.
 //!
-//! Pure: compressed bytes are pushed in, pieces of at most [`PIECE_BYTES`] come out, so a few bytes that stand for gigabytes
+//! Pure: compressed bytes are pushed in, chunks of at most [`PIECE_BYTES`] come out, so a few bytes that stand for gigabytes
 //! fill no memory. Members and frames may follow each other, as `cat` leaves them. Checksums are compared.
 
 mod gzip;
@@ -125,23 +125,23 @@ impl Inflate {
         }
     }
 
-    /// More compressed bytes. Take all pieces before.
+    /// More compressed bytes. Take all chunks before.
     pub fn push(&mut self, compressed: &[u8]) {
         self.input.drain(..self.taken);
         self.taken = 0;
         self.input.extend_from_slice(compressed);
     }
 
-    /// There is no more input. The last pieces are still to be taken, and then the end.
+    /// There is no more input. The last chunks are still to be taken, and then the end.
     pub fn finish(&mut self) {
         self.finished = true;
     }
 
-    /// The next piece; `None` until more is pushed, or at the end.
+    /// The next chunk; `None` until more is pushed, or at the end.
     ///
     /// # Errors
     /// The data is damaged, ends in the middle, or more comes out than may. Nothing comes after an error.
-    pub fn next_piece(&mut self) -> Result<Option<&[u8]>, InflateError> {
+    pub fn next_chunk(&mut self) -> Result<Option<&[u8]>, InflateError> {
         // Kept, so that a byte at a time does not cost a buffer each.
         self.output.resize(PIECE_BYTES, 0);
         loop {

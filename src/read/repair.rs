@@ -4,8 +4,8 @@
 //! condition that it has not changed since. A refusal and a lost answer are treated alike: read again, and repair what
 //! is still lacking. One correction is never sent twice.
 
-use crate::store::retry_limit::Patience;
-use crate::store::{ErrorClass, Examined, Repair, Repaired, StoreError, Tally};
+use crate::store::retry_limit::RetryLimit;
+use crate::store::{Audit, ErrorClass, Repair, Repaired, StoreError, Tally};
 use rand::Rng;
 
 /// Rounds after which a post is left with what it lacks. Two operators who race need two or three.
@@ -29,8 +29,8 @@ pub struct Outcome {
 /// # Errors
 /// When the store cannot be read or written. What was corrected before stays; calling this again goes on from there.
 pub async fn correct(store: &dyn Repair, post: &str, rng: &mut impl Rng) -> Result<Outcome, StoreError> {
-    let mut patience = Patience::new(rng);
-    let mut seen = examine(store, post, &mut patience).await?;
+    let mut retry_limit = RetryLimit::new(rng);
+    let mut seen = audit(store, post, &mut retry_limit).await?;
     let mut outcome = Outcome { found: seen.tally, now: seen.tally, ..Outcome::default() };
     for _ in 0..MAX_ROUNDS {
         let lacking = seen.tally.drift().unwrap_or_default().saturating_neg();
@@ -39,27 +39,27 @@ pub async fn correct(store: &dyn Repair, post: &str, rng: &mut impl Rng) -> Resu
         }
         let answer = match store.repair(post, &seen).await {
             Ok(repaired) => {
-                patience.worked();
+                retry_limit.worked();
                 Some(repaired)
             }
             Err(error) => {
-                patience.wait(error).await?;
+                retry_limit.wait(error).await?;
                 None
             }
         };
-        let again = examine(store, post, &mut patience).await?;
+        let again = audit(store, post, &mut retry_limit).await?;
         let unchanged = again.version == seen.version;
         match answer {
             Some(Repaired::Done) => outcome.corrected += lacking,
-            Some(Repaired::Refused) if unchanged => {
+            Some(Repaired::Conflict) if unchanged => {
                 let problem = format!("the store refuses to repair {post} although nobody else has done so");
-                return Err(StoreError::new(ErrorClass::CannotWork, problem));
+                return Err(StoreError::new(ErrorClass::Fatal, problem));
             }
             // Not written so far. If it still arrives, it and the next attempt exclude each other.
             None if unchanged => {}
             // Its answer was lost, and what it wrote is there.
             None if again.repaired == seen.repaired.saturating_add(lacking) => outcome.corrected += lacking,
-            Some(Repaired::Refused) | None => outcome.refused += 1,
+            Some(Repaired::Conflict) | None => outcome.refused += 1,
         }
         outcome.now = again.tally;
         seen = again;
@@ -67,15 +67,15 @@ pub async fn correct(store: &dyn Repair, post: &str, rng: &mut impl Rng) -> Resu
     Ok(outcome)
 }
 
-async fn examine(
+async fn audit(
     store: &dyn Repair,
     post: &str,
-    patience: &mut Patience<'_, impl Rng>,
-) -> Result<Examined, StoreError> {
+    retry_limit: &mut RetryLimit<'_, impl Rng>,
+) -> Result<Audit, StoreError> {
     loop {
-        match store.examine(post).await {
+        match store.audit(post).await {
             Ok(seen) => return Ok(seen),
-            Err(error) => patience.wait(error).await?,
+            Err(error) => retry_limit.wait(error).await?,
         }
     }
 }

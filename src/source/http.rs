@@ -14,7 +14,7 @@ use crate::common::adapter_url::{AdapterUrl, Known};
 use crate::like::event::attributes_of_headers;
 use crate::like::framing::Framing;
 use crate::like::inflate::Coding;
-use crate::source::held::Held;
+use crate::source::in_flight::InFlight;
 use answer::Refused;
 use async_trait::async_trait;
 use axum::Router;
@@ -80,7 +80,7 @@ impl Shared {
 /// What the routes share.
 struct Door {
     shared: Arc<Shared>,
-    held: Arc<Held>,
+    held: Arc<InFlight>,
     /// A place for each event that is so large that it is read in many pieces, see [`intake`].
     large: Semaphore,
     /// Room in KiB for what unpacks bodies, see [`unpack`].
@@ -123,7 +123,7 @@ impl Source for Http {
         RoomTaken::BySource
     }
 
-    fn routes(&self, held: &Arc<Held>) -> Option<Router> {
+    fn routes(&self, held: &Arc<InFlight>) -> Option<Router> {
         let large = Semaphore::new(intake::large_events_at_once(held.budget().max_bytes()));
         let unpacking_kib = Semaphore::new(unpack::room_kib(held.budget().max_bytes()));
         let door = Door { shared: Arc::clone(&self.shared), held: Arc::clone(held), large, unpacking_kib };

@@ -202,7 +202,7 @@ impl Records {
         records.map(deliver).collect()
     }
 
-    /// Moves what was read, or a piece of what it holds, to the framer, or tells it that there is no more. Answers false when
+    /// Moves what was read, or a chunk of what it holds, to the framer, or tells it that there is no more. Answers false when
     /// more must be read first.
     fn unpack(&mut self) -> Result<bool, InflateError> {
         if matches!(self.packing, Packing::Unknown) {
@@ -223,8 +223,8 @@ impl Records {
                 } else if self.place == Place::End {
                     inflate.finish();
                 }
-                if let Some(piece) = inflate.next_piece()? {
-                    self.framer.push(piece);
+                if let Some(chunk) = inflate.next_chunk()? {
+                    self.framer.push(chunk);
                     moved = true;
                 }
             }

@@ -4,9 +4,9 @@
 //! conformance suite in `tests/source_conformance.rs`.
 
 pub mod ack;
-pub mod held;
 #[cfg(feature = "http")]
 pub mod http;
+pub mod in_flight;
 pub mod jsonl;
 pub mod memory;
 #[cfg(feature = "pubsub")]
@@ -16,8 +16,8 @@ pub mod settled;
 use crate::common::adapter_url::UrlError;
 use crate::source::ack::Ack;
 #[cfg(feature = "http")]
-use crate::source::held::Held;
-use crate::source::held::Share;
+use crate::source::in_flight::InFlight;
+use crate::source::in_flight::Share;
 use async_trait::async_trait;
 use bytes::Bytes;
 #[cfg(feature = "http")]
@@ -142,7 +142,7 @@ pub trait Source: Send + Sync {
     /// The routes that the source answers, for one that is fed over HTTP: the worker's HTTP face mounts them. What they
     /// take in counts in `held`.
     #[cfg(feature = "http")]
-    fn routes(&self, held: &Arc<Held>) -> Option<axum::Router> {
+    fn routes(&self, held: &Arc<InFlight>) -> Option<axum::Router> {
         let _ = held;
         None
     }
@@ -152,7 +152,7 @@ pub trait Source: Send + Sync {
 
     /// Whether the source answers at all. Asked now and then while no delivery comes, for a stream that died in silence
     /// looks like one that has nothing to bring.
-    async fn answers(&self) -> Result<(), SourceError> {
+    async fn ping(&self) -> Result<(), SourceError> {
         Ok(())
     }
 

@@ -18,7 +18,7 @@ pub use options::Options;
 use super::{ConnectError, Finding, Source, SourceError, Stream};
 use async_trait::async_trait;
 use check::Unseen;
-use failure::Patience;
+use failure::FailuresInARow;
 use futures::FutureExt;
 use futures::future::join_all;
 use google_cloud_pubsub::client::Subscriber;
@@ -49,7 +49,7 @@ struct Shared {
     client: tokio::sync::Mutex<Client>,
     open: Mutex<Registry>,
     /// One for each stream number.
-    patience: Vec<Patience>,
+    failures: Vec<FailuresInARow>,
     closing: AtomicBool,
     /// Whether Pub/Sub did not answer when it was asked last.
     silent: AtomicBool,
@@ -94,13 +94,13 @@ impl PubSub {
         let subscriber = access.subscriber(options.streams).await;
         let subscriber = subscriber.map_err(|e| unavailable(failure::no_client(&e, &access)))?;
         let began = tokio::time::Instant::now().into_std();
-        let patience = (0..options.streams).map(|_| Patience::new(seen, began)).collect();
+        let failures = (0..options.streams).map(|_| FailuresInARow::new(seen, began)).collect();
         Ok(Self(Arc::new(Shared {
             options,
             access,
             client: tokio::sync::Mutex::new(Client { generation: 0, subscriber }),
             open: Mutex::default(),
-            patience,
+            failures,
             closing: AtomicBool::new(false),
             silent: AtomicBool::new(false),
             reopen: watch::Sender::new(()),
@@ -157,7 +157,7 @@ impl Source for PubSub {
     /// Looks at the subscription, on a connection of its own. When Pub/Sub answers again after it did not, every stream
     /// opens anew: the connections of before may be dead, and the client library takes them for quiet. Whatever it says
     /// is an answer.
-    async fn answers(&self) -> Result<(), SourceError> {
+    async fn ping(&self) -> Result<(), SourceError> {
         let silent = match check::look(&self.0.options, &self.0.access).await {
             Err(Unseen::NoAnswer(message)) => Some(message),
             Ok(_) | Err(Unseen::NotAllowed | Unseen::Missing(_)) => None,

@@ -10,7 +10,7 @@
 //! - The tables are kept by `lsm-tree`, the engine of fjall without fjall's log. The log is our own, because it has to tell
 //!   damage from what was never synced: see `frame.rs` and `log.rs`.
 //!
-//! What a concurrent twin sees: whole batches, and only durable ones. A group joins the active generation after its sync,
+//! What a concurrent writer sees: whole batches, and only durable ones. A group joins the active generation after its sync,
 //! under one lock, and readers take what they need of both generations and of the tables under that lock too.
 //!
 //! After a crash, opening reads the log back, writes it as tables, and begins a new log. A store that is opened for reading
@@ -61,7 +61,7 @@ pub use damage::Damage;
 pub use salvage::{Salvaged, salvage};
 
 use super::{
-    Access, Applied, Attempt, Backup, ConnectError, Counts, Depth, ErrorClass, Examined, Limits, Listing, Options,
+    Access, Applied, Attempt, Audit, Backup, ConnectError, Counts, Depth, ErrorClass, Limits, Listing, Options,
     PageSize, QuarantinePage, Quarantined, Repair, Repaired, Settings, Store, StoreError, Tally,
 };
 use crate::common::adapter_url::shown;
@@ -162,7 +162,7 @@ impl Embedded {
         let path = self.path.display();
         let is_open = self.engine.read().unwrap_or_else(PoisonError::into_inner).is_some();
         StoreError::new(
-            ErrorClass::CannotWork,
+            ErrorClass::Fatal,
             if self.access == Access::Read && is_open {
                 format!("the store in {path} was opened for reading alone")
             } else {
@@ -186,7 +186,7 @@ impl Embedded {
         drop(jobs);
         // The writer answers every job that it took; only its own panic breaks that, and then nothing can be written.
         answer.await.unwrap_or_else(|_| {
-            Err(StoreError::new(ErrorClass::CannotWork, "the store's writer has ended: start the worker again"))
+            Err(StoreError::new(ErrorClass::Fatal, "the store's writer has ended: start the worker again"))
         })
     }
 
@@ -202,7 +202,7 @@ impl Embedded {
         });
         answer
             .await
-            .unwrap_or_else(|panic| Err(StoreError::caused(ErrorClass::CannotWork, "reading the store failed", panic)))
+            .unwrap_or_else(|panic| Err(StoreError::caused(ErrorClass::Fatal, "reading the store failed", panic)))
     }
 
     /// No further jobs; what is left to do until the store is closed, which may take as long as a merge of tables.
@@ -258,12 +258,12 @@ impl Counts for Embedded {
 
 #[async_trait]
 impl Repair for Embedded {
-    async fn examine(&self, post: &str) -> Result<Examined, StoreError> {
+    async fn audit(&self, post: &str) -> Result<Audit, StoreError> {
         let post = post.to_owned();
-        self.read(move |engine| read::examine(engine, &post)).await
+        self.read(move |engine| read::audit(engine, &post)).await
     }
 
-    async fn repair(&self, post: &str, seen: &Examined) -> Result<Repaired, StoreError> {
+    async fn repair(&self, post: &str, seen: &Audit) -> Result<Repaired, StoreError> {
         let Some(drift) = seen.tally.drift().filter(|drift| *drift != 0) else { return Ok(Repaired::Done) };
         let correction = Correction { post: post.to_owned(), version: seen.version.clone(), delta: -drift };
         self.ask(|reply| Job::Repair(correction, reply)).await
@@ -282,7 +282,7 @@ impl Store for Embedded {
         let consumer = self.with(|engine| engine.config.consumer.clone())?;
         let rows: Result<Vec<_>, _> = poison.iter().map(|entry| poison::row(&consumer, entry)).collect();
         let rows = rows.map_err(|error| {
-            StoreError::caused(ErrorClass::BatchCannotWork, "a quarantined delivery cannot be written down", error)
+            StoreError::caused(ErrorClass::Rejected, "a quarantined delivery cannot be written down", error)
         })?;
         self.ask(|reply| Job::Quarantine(rows, reply)).await
     }
@@ -320,7 +320,7 @@ impl Store for Embedded {
             max_writes: 4_096,
             max_bytes: 4 << 20,
             lanes: 4,
-            window_likes: 0,
+            recent_likes: 0,
             batch_key_lifetime: Some(BATCH_KEY_LIFETIME),
         }
     }
@@ -328,6 +328,6 @@ impl Store for Embedded {
     async fn close(&self) -> Result<(), StoreError> {
         let shut = self.shut();
         let closed = tokio::task::spawn_blocking(shut).await;
-        closed.map_err(|panic| StoreError::caused(ErrorClass::CannotWork, "closing the store failed", panic))
+        closed.map_err(|panic| StoreError::caused(ErrorClass::Fatal, "closing the store failed", panic))
     }
 }

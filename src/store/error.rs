@@ -11,9 +11,9 @@ pub enum ErrorClass {
     /// in a row mean that the store cannot work.
     Unauthenticated,
     /// No batch can succeed. The worker stops with this error and acknowledges nothing.
-    CannotWork,
+    Fatal,
     /// This batch cannot succeed as it is. Split it until the offender is alone.
-    BatchCannotWork,
+    Rejected,
     /// Others keep writing the likes at these places of the batch. They go into a batch of their own, so that one
     /// toggling user cannot slow the others.
     Contended(Vec<usize>),

@@ -21,7 +21,7 @@ pub use address::{Address, BATCH_KEY_LIFETIME, MembersBy, PREFIX, member_id};
 pub use billing::Billed;
 
 use super::{
-    Applied, Attempt, ConnectError, Counts, Depth, ErrorClass, Examined, LAYOUT, Limits, Listing, Options, PageSize,
+    Applied, Attempt, Audit, ConnectError, Counts, Depth, ErrorClass, LAYOUT, Limits, Listing, Options, PageSize,
     QuarantinePage, Quarantined, Repair, Repaired, Settings, Store, StoreError, Tally,
 };
 use crate::common::adapter_url::shown;
@@ -52,7 +52,7 @@ const MAX_WRITES: usize = 500;
 const MAX_COMMIT_BYTES: usize = 3 << 20;
 
 /// Likes remembered, about 20 MB of them: a duplicate that reaches the service costs two reads and a refused commit.
-const WINDOW_LIKES: usize = 100_000;
+const RECENT_LIKES: usize = 100_000;
 
 /// Commits at once. On the emulator two are a third faster than one, and four are slower than two.
 const LANES: usize = 2;
@@ -65,7 +65,7 @@ pub struct Firestore {
     /// The version of the layout that it knows.
     layout: Layout,
     /// Whether the last batch met more stored memberships than it is worth finding one by one. Only a hint: it chooses
-    /// between two correct ways, so a twin that sees an old value loses time and nothing else.
+    /// between two correct ways, so a concurrent writer that sees an old value loses time and nothing else.
     met_many: AtomicBool,
 }
 
@@ -205,11 +205,11 @@ impl Counts for Firestore {
 
 #[async_trait]
 impl Repair for Firestore {
-    async fn examine(&self, post: &str) -> Result<Examined, StoreError> {
+    async fn audit(&self, post: &str) -> Result<Audit, StoreError> {
         self.examine_post(post).await
     }
 
-    async fn repair(&self, post: &str, seen: &Examined) -> Result<Repaired, StoreError> {
+    async fn repair(&self, post: &str, seen: &Audit) -> Result<Repaired, StoreError> {
         self.repair_post(post, seen).await
     }
 }
@@ -260,7 +260,7 @@ impl Store for Firestore {
             max_writes: MAX_WRITES,
             max_bytes: MAX_COMMIT_BYTES,
             lanes: LANES,
-            window_likes: WINDOW_LIKES,
+            recent_likes: RECENT_LIKES,
             batch_key_lifetime: Some(self.address.batch_key_lifetime()),
         }
     }
@@ -313,8 +313,8 @@ fn class_of(code: Code) -> ErrorClass {
         | Code::Unimplemented
         | Code::AlreadyExists
         | Code::FailedPrecondition
-        | Code::NotFound => ErrorClass::CannotWork,
-        Code::InvalidArgument | Code::OutOfRange => ErrorClass::BatchCannotWork,
+        | Code::NotFound => ErrorClass::Fatal,
+        Code::InvalidArgument | Code::OutOfRange => ErrorClass::Rejected,
     }
 }
 
@@ -344,9 +344,9 @@ mod tests {
             Code::Unimplemented,
         ];
         assert_eq!(codes_of(ErrorClass::Unknown), unknown);
-        assert_eq!(codes_of(ErrorClass::CannotWork), cannot_work);
+        assert_eq!(codes_of(ErrorClass::Fatal), cannot_work);
         assert_eq!(codes_of(ErrorClass::DidNotCommit), [Code::ResourceExhausted, Code::Aborted]);
-        assert_eq!(codes_of(ErrorClass::BatchCannotWork), [Code::InvalidArgument, Code::OutOfRange]);
+        assert_eq!(codes_of(ErrorClass::Rejected), [Code::InvalidArgument, Code::OutOfRange]);
         assert_eq!(codes_of(ErrorClass::Unauthenticated), [Code::Unauthenticated]);
     }
 }

@@ -1,7 +1,7 @@
 //! A store in this process's memory, for trying things out and for tests. Nothing survives the process.
 
 use super::{
-    Applied, Attempt, ConnectError, Counts, Depth, Examined, Limits, Listing, PageSize, QuarantinePage, Quarantined,
+    Applied, Attempt, Audit, ConnectError, Counts, Depth, Limits, Listing, PageSize, QuarantinePage, Quarantined,
     REPAIR_SHARD, Repair, Repaired, Settings, Store, StoreError, Tally,
 };
 use crate::common::adapter_url::AdapterUrl;
@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The store. It commits a batch under one lock, so a concurrent twin sees all of a batch or nothing.
+/// The store. It commits a batch under one lock, so a concurrent writer sees all of a batch or nothing.
 #[derive(Default)]
 pub struct Memory {
     state: Mutex<State>,
@@ -100,19 +100,19 @@ impl Counts for Memory {
 
 #[async_trait]
 impl Repair for Memory {
-    async fn examine(&self, post: &str) -> Result<Examined, StoreError> {
+    async fn audit(&self, post: &str) -> Result<Audit, StoreError> {
         let state = self.state();
-        Ok(Examined {
+        Ok(Audit {
             tally: state.tally(post, Depth::ShardsAndMembers),
             repaired: state.shards.get(&(post.to_owned(), REPAIR_SHARD)).copied().unwrap_or_default(),
             version: state.version(post),
         })
     }
 
-    async fn repair(&self, post: &str, seen: &Examined) -> Result<Repaired, StoreError> {
+    async fn repair(&self, post: &str, seen: &Audit) -> Result<Repaired, StoreError> {
         let mut state = self.state();
         if state.version(post) != seen.version {
-            return Ok(Repaired::Refused);
+            return Ok(Repaired::Conflict);
         }
         if let Some(drift) = seen.tally.drift().filter(|drift| *drift != 0) {
             *state.shards.entry((post.to_owned(), REPAIR_SHARD)).or_default() -= drift;
@@ -185,6 +185,6 @@ impl Store for Memory {
     }
 
     fn limits(&self) -> Limits {
-        Limits { max_writes: 5_000, max_bytes: 16 << 20, lanes: 2, window_likes: 100_000, batch_key_lifetime: None }
+        Limits { max_writes: 5_000, max_bytes: 16 << 20, lanes: 2, recent_likes: 100_000, batch_key_lifetime: None }
     }
 }

@@ -85,7 +85,7 @@ impl Tally {
 
 /// The counts of one post and the state of its repair shard, all read at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Examined {
+pub struct Audit {
     /// Shards and members; the repair shard is one of the shards.
     pub tally: Tally,
     /// What the repair shard holds: the sum of all repairs so far.
@@ -100,7 +100,7 @@ pub enum Repaired {
     /// The drift that was read is corrected; or there was none, and nothing was written.
     Done,
     /// The repair shard has changed since it was read: somebody else repaired first. Nothing was written; read again.
-    Refused,
+    Conflict,
 }
 
 /// The shard number that repairs write, where shards have numbers: no lane has it, for there are at most 65,535 shards.
@@ -136,7 +136,7 @@ pub struct Limits {
     pub lanes: usize,
     /// How many likes whose commit was answered are worth remembering, so that their duplicates never reach the store; 0
     /// where asking the store costs less than remembering.
-    pub window_likes: usize,
+    pub recent_likes: usize,
     /// How long a batch key is kept; retries must end before.
     pub batch_key_lifetime: Option<Duration>,
 }
@@ -161,7 +161,7 @@ pub trait Counts: Send + Sync {
     async fn backup(&self) -> Result<Backup, StoreError> {
         let problem = "this store has no copy to give: a Firestore database is copied with gcloud firestore export, and \
                        what is in memory ends with its process";
-        Err(StoreError::new(ErrorClass::CannotWork, problem))
+        Err(StoreError::new(ErrorClass::Fatal, problem))
     }
 }
 
@@ -170,12 +170,12 @@ pub trait Counts: Send + Sync {
 #[async_trait]
 pub trait Repair: Counts {
     /// The counts of one post, from shards and from members, with the version of its repair shard.
-    async fn examine(&self, post: &str) -> Result<Examined, StoreError>;
+    async fn audit(&self, post: &str) -> Result<Audit, StoreError>;
 
     /// Adds what the shards lacked when `seen` was read to the post's repair shard, unless that shard has changed since.
     /// So of two repairs from one reading one is refused, however late it arrives. After an unknown answer the caller
     /// reads again.
-    async fn repair(&self, post: &str, seen: &Examined) -> Result<Repaired, StoreError>;
+    async fn repair(&self, post: &str, seen: &Audit) -> Result<Repaired, StoreError>;
 }
 
 /// Writing. An answer means that all that was read and written is durable, also for a batch that changes nothing.

@@ -12,12 +12,12 @@ pub(crate) const MAX_FAILURES: u32 = 8;
 const BACKOFF: Backoff = Backoff { base: Duration::from_millis(100), cap: Duration::from_secs(10) };
 
 /// Counts failures in a row.
-pub(crate) struct Patience<'a, R> {
+pub(crate) struct RetryLimit<'a, R> {
     failures: u32,
     rng: &'a mut R,
 }
 
-impl<'a, R: Rng> Patience<'a, R> {
+impl<'a, R: Rng> RetryLimit<'a, R> {
     /// Nothing has failed yet.
     pub(crate) fn new(rng: &'a mut R) -> Self {
         Self { failures: 0, rng }

@@ -50,10 +50,10 @@ table! {
         "Deliveries folded into a newer like of the same member in their batch.";
     CounterBy Duplicates, "hotcount_likes_duplicate_total",
         "Likes not newer than what is stored, of the same state; by the layer that saw it.",
-        "layer" in ["window", "membership"];
+        "layer" in ["recent", "membership"];
     CounterBy Stale, "hotcount_likes_stale_total",
         "Likes not newer than what is stored, of the other state; by the layer that saw it.",
-        "layer" in ["window", "membership"];
+        "layer" in ["recent", "membership"];
     CounterBy Poison, "hotcount_deliveries_poison_total", "Deliveries quarantined, by the field at fault.",
         "field" in ["payload", "eventId", "type", "postId", "userId", "occurredAt", "version", "store"];
     Counter FromTheFuture, "hotcount_deliveries_from_the_future_total",
@@ -65,7 +65,7 @@ table! {
     CounterBy Batches, "hotcount_batches_total", "Batches applied; replayed ones had committed before.",
         "replayed" in ["false", "true"];
     CounterBy FailedAttempts, "hotcount_batch_attempts_failed_total", "Attempts at a batch that failed, by class.",
-        "class" in ["did_not_commit", "unknown", "unauthenticated", "cannot_work", "batch_cannot_work", "contended",
+        "class" in ["did_not_commit", "unknown", "unauthenticated", "fatal", "rejected", "contended",
             "undecidable"];
     CounterBy Splits, "hotcount_batches_split_total", "Batches split, by reason.",
         "why" in ["contended", "refused", "failing", "undecidable"];

@@ -48,7 +48,7 @@ async fn run(bully: bool) -> i64 {
             order: OrderPolicy::Version,
             batch_writes: Some(BATCH + 2),
             max_held_deliveries: HELD,
-            window_likes: Some(1_000),
+            recent_likes: Some(1_000),
             seed: worker as u64,
             batch_keys: BatchKeys::Seeded(worker as u64),
             ..Config::default()

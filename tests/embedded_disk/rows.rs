@@ -77,7 +77,7 @@ async fn a_membership_that_cannot_be_read_concerns_its_own_like_alone() {
         assert_eq!(store.tally("busy", Depth::Shards).await.unwrap().count, 6);
         let named = undecidable(store.tally("busy", Depth::ShardsAndMembers).await.unwrap_err());
         assert_eq!((named.len(), named[0].place), (1, 0));
-        assert_eq!(undecidable(store.examine("busy").await.unwrap_err()).len(), 1);
+        assert_eq!(undecidable(store.audit("busy").await.unwrap_err()).len(), 1);
         assert_eq!(undecidable(store.membership("busy", "torn").await.unwrap_err())[0].document, name("torn"));
         store.close().await.unwrap();
     }

@@ -130,7 +130,7 @@ async fn one_locked_document_holds_its_own_like_alone_and_pauses_nothing() {
     for fault in [
         Fault::before(ErrorClass::DidNotCommit),
         Fault::before(ErrorClass::Unknown),
-        Fault::before(ErrorClass::CannotWork),
+        Fault::before(ErrorClass::Fatal),
         slow(ErrorClass::DidNotCommit),
         slow(ErrorClass::Unknown),
     ] {
@@ -233,7 +233,7 @@ async fn several_bad_likes_on_every_lane_slow_the_others_by_less_than_a_tenth() 
         Fault::before(ErrorClass::DidNotCommit),
         slow(ErrorClass::DidNotCommit),
         slow(ErrorClass::Unknown),
-        Fault::before(ErrorClass::BatchCannotWork),
+        Fault::before(ErrorClass::Rejected),
     ] {
         let with = healthy_rate(Some(trouble.clone())).await;
         let share = with as f64 / without as f64;

@@ -79,7 +79,7 @@ async fn a_store_that_can_never_work_for_one_like_leaves_it_to_redelivery_and_st
     let (source, memory) = (Messages::default(), Arc::new(Memory::default()));
     let store = Faulty::new(memory.clone(), |batch, _| match bully(batch) {
         Some(place) if batch.likes().len() > 1 => Fault::before(ErrorClass::Contended(vec![place])),
-        Some(_) => Fault::before(ErrorClass::CannotWork),
+        Some(_) => Fault::before(ErrorClass::Fatal),
         None => no_fault(),
     });
     let mut config = config();

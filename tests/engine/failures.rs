@@ -65,7 +65,7 @@ async fn a_like_that_the_store_refuses_is_isolated_and_what_was_folded_into_it_c
     let (source, memory) = (Messages::default(), Arc::new(Memory::default()));
     let store = Faulty::new(memory.clone(), |batch, _| {
         let bad = batch.likes().iter().any(|l| l.event_id() == "e99");
-        if bad { Fault::before(ErrorClass::BatchCannotWork) } else { no_fault() }
+        if bad { Fault::before(ErrorClass::Rejected) } else { no_fault() }
     });
     for n in 0..9 {
         source.publish(event(n, "p", &format!("u{n}"), true, 1)).expect("room");
@@ -84,7 +84,7 @@ async fn a_shutdown_while_a_refused_like_is_looked_up_ends_at_its_deadline() {
     let (source, memory) = (Messages::default(), Arc::new(Memory::default()));
     let store = Faulty::new(memory.clone(), |batch, _| {
         let bad = batch.likes().iter().any(|l| l.event_id() == "e9");
-        if bad { Fault::before(ErrorClass::BatchCannotWork) } else { no_fault() }
+        if bad { Fault::before(ErrorClass::Rejected) } else { no_fault() }
     });
     for n in [1, 9] {
         source.publish(event(n, "p", &format!("u{n}"), true, 1)).expect("room");
@@ -101,12 +101,12 @@ async fn a_shutdown_while_a_refused_like_is_looked_up_ends_at_its_deadline() {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_refuses_every_like_stops_the_worker_and_quarantines_nothing() {
     let (source, memory) = (Messages::default(), Arc::new(Memory::default()));
-    let store = Faulty::new(memory.clone(), |_, _| Fault::before(ErrorClass::BatchCannotWork));
+    let store = Faulty::new(memory.clone(), |_, _| Fault::before(ErrorClass::Rejected));
     for n in 0..10 {
         source.publish(event(n, "p", &format!("u{n}"), true, 1)).expect("room");
     }
     let error = Worker::start(&source, store, config()).running.await.expect("no panic").expect_err("stops");
-    assert!(matches!(&error, EngineError::Store(e) if e.class == ErrorClass::CannotWork), "{error}");
+    assert!(matches!(&error, EngineError::Store(e) if e.class == ErrorClass::Fatal), "{error}");
     assert!(memory.quarantined(None, PageSize::entries(10)).await.expect("memory can be read").entries.is_empty());
     assert_eq!((source.totals().counted, source.totals().held), (0, 0), "all come back");
 }
@@ -121,10 +121,10 @@ async fn duplicates_that_need_no_write_are_no_witness_that_the_store_takes_write
     let source = Messages::default();
     let store = Faulty::new(memory.clone(), |batch, _| {
         let new = batch.likes().iter().any(|like| like.user() != "known");
-        if new || batch.likes().is_empty() { Fault::before(ErrorClass::BatchCannotWork) } else { no_fault() }
+        if new || batch.likes().is_empty() { Fault::before(ErrorClass::Rejected) } else { no_fault() }
     });
     source.publish(event(2, "p", "new", true, 1)).expect("room");
-    let worker = Worker::start(&source, store, Config { window_likes: Some(0), ..config() });
+    let worker = Worker::start(&source, store, Config { recent_likes: Some(0), ..config() });
     let ended = worker.progress.clone();
     for _ in 0..50 {
         source.publish(already.clone()).expect("room");
@@ -132,7 +132,7 @@ async fn duplicates_that_need_no_write_are_no_witness_that_the_store_takes_write
     }
     let ended_in_time = tokio::time::timeout(Duration::from_secs(3_600), worker.running).await.expect("stops");
     let error = ended_in_time.expect("no panic").expect_err("stops");
-    assert!(matches!(&error, EngineError::Store(e) if e.class == ErrorClass::CannotWork), "{error}");
+    assert!(matches!(&error, EngineError::Store(e) if e.class == ErrorClass::Fatal), "{error}");
     assert!(ended.counted().duplicates > 0, "duplicates were answered meanwhile");
     assert!(memory.quarantined(None, PageSize::entries(10)).await.expect("memory can be read").entries.is_empty());
 }

@@ -40,7 +40,7 @@ fn config() -> Config {
         batch_writes: Some(12),
         max_held_deliveries: 50,
         lanes: Some(3),
-        window_likes: Some(1_000),
+        recent_likes: Some(1_000),
         ..Config::default()
     }
 }

@@ -27,7 +27,7 @@ async fn one_entry_that_the_quarantine_refuses_takes_no_other_with_it() {
     let (source, memory) = (Messages::default(), Arc::new(Memory::default()));
     let store = Faulty::new(memory.clone(), |_, _| no_fault()).quarantining(|entries| {
         let bad = entries.iter().any(|entry| &entry.data[..] == b"poison 2");
-        if bad { Fault::before(ErrorClass::BatchCannotWork) } else { no_fault() }
+        if bad { Fault::before(ErrorClass::Rejected) } else { no_fault() }
     });
     for n in 0..5 {
         source.publish(format!("poison {n}")).expect("room");

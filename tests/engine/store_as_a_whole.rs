@@ -13,7 +13,7 @@ fn publish(source: &Messages, users: std::ops::Range<u64>) {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_says_never_to_all_for_some_seconds_costs_nothing() {
-    for class in [ErrorClass::BatchCannotWork, ErrorClass::CannotWork, ErrorClass::Unauthenticated] {
+    for class in [ErrorClass::Rejected, ErrorClass::Fatal, ErrorClass::Unauthenticated] {
         let (source, memory) = (Messages::default(), Arc::new(Memory::default()));
         let start = tokio::time::Instant::now();
         let says = class.clone();
@@ -39,7 +39,7 @@ async fn a_store_that_says_never_to_a_share_of_the_commits_gets_nothing_quaranti
     let start = tokio::time::Instant::now();
     let store = Faulty::new(memory.clone(), move |_, _| {
         let third = calls.fetch_add(1, Ordering::Relaxed).is_multiple_of(3);
-        if third && start.elapsed() < SECOND * 25 { Fault::before(ErrorClass::BatchCannotWork) } else { no_fault() }
+        if third && start.elapsed() < SECOND * 25 { Fault::before(ErrorClass::Rejected) } else { no_fault() }
     });
     let worker = Worker::start(&source, store, config());
     for n in 0..300 {
@@ -55,7 +55,7 @@ async fn a_like_is_refused_for_good_after_half_a_minute_on_a_quiet_topic_and_at_
     let (source, memory) = (Messages::default(), Arc::new(Memory::default()));
     let store = Faulty::new(memory.clone(), |batch, _| {
         let bad = batch.likes().iter().any(|like| like.user() == "bad");
-        if bad { Fault::before(ErrorClass::BatchCannotWork) } else { no_fault() }
+        if bad { Fault::before(ErrorClass::Rejected) } else { no_fault() }
     });
     let worker = Worker::start(&source, store, config());
     let sent = tokio::time::Instant::now();
@@ -78,7 +78,7 @@ async fn a_like_is_refused_for_good_after_half_a_minute_on_a_quiet_topic_and_at_
 async fn a_like_that_a_sender_gives_up_after_some_seconds_is_refused_for_good_after_half_a_minute_of_tries() {
     let (source, memory) = (Messages::default(), Arc::new(Memory::default()));
     let store = Faulty::new(memory.clone(), |batch, _| match batch.likes().is_empty() {
-        false => Fault::before(ErrorClass::BatchCannotWork),
+        false => Fault::before(ErrorClass::Rejected),
         true => no_fault(),
     });
     let mut config = config();
@@ -95,7 +95,7 @@ async fn a_like_that_a_sender_gives_up_after_some_seconds_is_refused_for_good_af
 #[tokio::test(start_paused = true)]
 async fn a_store_that_refuses_every_like_is_believed_after_half_a_minute() {
     let (source, memory) = (Messages::default(), Arc::new(Memory::default()));
-    let store = Faulty::new(memory, |_, _| Fault::before(ErrorClass::BatchCannotWork));
+    let store = Faulty::new(memory, |_, _| Fault::before(ErrorClass::Rejected));
     publish(&source, 0..10);
     let began = tokio::time::Instant::now();
     let error = Worker::start(&source, store, config()).running.await.expect("no panic").expect_err("stops");
@@ -109,7 +109,7 @@ async fn a_store_that_cannot_work_is_believed_after_half_a_minute_also_at_the_st
         let (source, memory) = (Messages::default(), Arc::new(Memory::default()));
         let began = tokio::time::Instant::now();
         let store = Faulty::new(memory, move |_, _| match began.elapsed() < SECOND * never_s {
-            true => Fault::before(ErrorClass::CannotWork),
+            true => Fault::before(ErrorClass::Fatal),
             false => no_fault(),
         });
         publish(&source, 0..10);

@@ -109,7 +109,7 @@ impl Source for Quiet {
         self.0.open(number).await
     }
 
-    async fn answers(&self) -> Result<(), SourceError> {
+    async fn ping(&self) -> Result<(), SourceError> {
         match self.1.load(Ordering::Acquire) {
             true => Ok(()),
             false => Err(SourceError { transient: true, message: "no route".to_owned(), source: None }),

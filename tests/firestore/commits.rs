@@ -34,13 +34,13 @@ async fn every_code_before_or_after_a_commit_leaves_the_count_exact() {
             let refusal = matches!(code, Code::NotFound | Code::AlreadyExists | Code::FailedPrecondition);
             match code {
                 Code::InvalidArgument | Code::OutOfRange => {
-                    assert_eq!(outcome.expect_err(&post).class, ErrorClass::BatchCannotWork, "{post}");
+                    assert_eq!(outcome.expect_err(&post).class, ErrorClass::Rejected, "{post}");
                 }
                 Code::PermissionDenied | Code::Unimplemented => {
-                    assert_eq!(outcome.expect_err(&post).class, ErrorClass::CannotWork, "{post}");
+                    assert_eq!(outcome.expect_err(&post).class, ErrorClass::Fatal, "{post}");
                 }
                 _ if refusal && when == When::Before => {
-                    assert_eq!(outcome.expect_err(&post).class, ErrorClass::CannotWork, "{post}");
+                    assert_eq!(outcome.expect_err(&post).class, ErrorClass::Fatal, "{post}");
                 }
                 Code::Aborted | Code::ResourceExhausted | Code::Unauthenticated => {
                     // The key is not read first after these, so when one of them lied the batch meets its own likes.

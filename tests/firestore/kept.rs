@@ -149,7 +149,7 @@ async fn settings_that_cannot_be_read_name_their_document_and_what_to_do() {
     for (field, value, fault, advice) in ways {
         place.change(&place.address().settings(), &[(field, value)]).await;
         let error = store.agree(&settings("version")).await.expect_err("they cannot be read");
-        assert_eq!(error.class, ErrorClass::CannotWork);
+        assert_eq!(error.class, ErrorClass::Fatal);
         for part in ["hotcountBatches/like-counter:settings", fault, advice] {
             assert!(error.message.contains(part), "{error}");
         }
@@ -167,7 +167,7 @@ async fn a_probe_is_a_batch_key_without_likes_that_expires() {
     let fields = place.fields(&place.address().batch(probe)).await;
     assert!(fields.contains_key("expireAt"));
     assert_eq!((&fields["applied"], &fields["posts"]), (&int(0), &int(0)));
-    for (code, class) in [(Code::Aborted, ErrorClass::DidNotCommit), (Code::PermissionDenied, ErrorClass::CannotWork)] {
+    for (code, class) in [(Code::Aborted, ErrorClass::DidNotCommit), (Code::PermissionDenied, ErrorClass::Fatal)] {
         faults.fail_next_commit(code, When::Before);
         assert_eq!(store.probe(key()).await.expect_err("it failed").class, class);
     }

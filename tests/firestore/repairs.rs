@@ -75,16 +75,16 @@ async fn a_repair_shard_that_somebody_deleted_or_made_refuses_an_older_reading()
     let Some(place) = Place::new("raced-repair") else { return };
     let store = place.store().await;
     apply(&store, likes("post", 0..2)).await;
-    let absent = store.examine("post").await.expect("it is read");
+    let absent = store.audit("post").await.expect("it is read");
     tamper(&place, vec![shard(&place, "post", "repair", 5), shard(&place, "post", "1", 2)]).await;
-    let present = store.examine("post").await.expect("it is read");
-    let lying = |mut seen: hotcount::store::Examined| {
+    let present = store.audit("post").await.expect("it is read");
+    let lying = |mut seen: hotcount::store::Audit| {
         seen.tally.count += 1;
         seen
     };
-    assert_eq!(store.repair("post", &lying(absent)).await.expect("answered"), Repaired::Refused);
+    assert_eq!(store.repair("post", &lying(absent)).await.expect("answered"), Repaired::Conflict);
     tamper(&place, vec![Operation::Delete(place.address().shard("post", "repair"))]).await;
-    assert_eq!(store.repair("post", &present).await.expect("answered"), Repaired::Refused);
+    assert_eq!(store.repair("post", &present).await.expect("answered"), Repaired::Conflict);
     assert_eq!(correct(&store, "post").await.corrected, 0);
 }
 

@@ -123,7 +123,7 @@ async fn a_shard_that_cannot_be_read_is_trouble_for_the_tally_of_its_post_alone(
     let all = [
         store.tally("post", Depth::Shards).await.expect_err("it cannot be read"),
         store.tally("post", Depth::ShardsAndMembers).await.expect_err("it cannot be read"),
-        store.examine("post").await.expect_err("it cannot be read"),
+        store.audit("post").await.expect_err("it cannot be read"),
     ];
     for error in all {
         let those = undecidable(error);

@@ -101,7 +101,7 @@ async fn a_newer_shard_is_counted_on_and_stays_newer() {
     assert_eq!(outcome.corrected, -4);
     let fields = place.fields(&place.address().shard("repaired", "repair")).await;
     assert_eq!((&fields["count"], &fields["v"]), (&int(0), &int(NEWER)));
-    assert_eq!(store.examine("repaired").await.expect("it reads").tally.drift(), Some(0));
+    assert_eq!(store.audit("repaired").await.expect("it reads").tally.drift(), Some(0));
 }
 
 /// A newer version may have moved what is in it, so its fields are not looked at.

@@ -193,7 +193,7 @@ fn worker_with_descriptors(files: usize, arguments: &[&str]) -> Worker {
 fn with_few_descriptors_idle_connections_cost_the_store_none() {
     let directory = tempfile::TempDir::new().unwrap();
     let store = format!("embedded:{}", directory.path().join("data").display());
-    let mut worker = worker_with_descriptors(64, &["--store", &store, "--window-likes", "0"]);
+    let mut worker = worker_with_descriptors(64, &["--store", &store, "--recent-likes", "0"]);
     assert!(worker.log().contains("at most 16 connections"), "{}", worker.log());
     let address = worker.address.clone();
     let mut idle = Vec::new();

@@ -39,7 +39,7 @@ async fn duplicates_are_counted_at_each_layer_that_sees_them_incident_10() {
         assert!(seen.lines().any(|l| l == line), "{line} in\n{seen}");
     }
     // A worker that remembers nothing asks the membership.
-    let another = start(&place, &["--window-likes", "0"]);
+    let another = start(&place, &["--recent-likes", "0"]);
     assert!(post(&another, &[like(2)]).await.is_success());
     let seen = metrics(&another).await;
     assert!(seen.contains("hotcount_likes_duplicate_total{layer=\"membership\"} 1"), "{seen}");

@@ -6,7 +6,7 @@ use super::*;
 async fn confirmations_that_never_come_keep_no_place_in_the_budget_incident_20() {
     let queue = queue_of(1_000, Rules { confirms: true, on_ack: |_, _| Fate::Lost, ..Rules::default() });
     let memory = Arc::new(Memory::default());
-    let worker = Worker::start(queue.clone(), memory.clone(), Config { window_likes: Some(2_000), ..config() });
+    let worker = Worker::start(queue.clone(), memory.clone(), Config { recent_likes: Some(2_000), ..config() });
     until("all are settled, a thousand on a budget of fifty", || queue.seen().settled >= 1_000).await;
     assert_eq!(count(&*memory, "p").await, (1_000, 1_000));
     let asked = tokio::time::Instant::now();

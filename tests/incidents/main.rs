@@ -62,7 +62,7 @@ fn config() -> Config {
         batch_writes: Some(12),
         max_held_deliveries: 50,
         lanes: Some(3),
-        window_likes: Some(0),
+        recent_likes: Some(0),
         ..Config::default()
     }
 }

@@ -1,7 +1,7 @@
 //! Reserving, holding and releasing at once: never more than there is room for, and whoever waits is told.
 
 use crate::buffer_sources::common::budget::{Budget, MadeRoom};
-use crate::doubles::Double;
+use crate::mutants::Mutant;
 use shuttle::sync::{Condvar, Mutex};
 use shuttle::thread;
 use std::sync::PoisonError;
@@ -30,7 +30,7 @@ struct Bell {
 
 impl Bell {
     fn ring(&self, is_due: bool) {
-        if !is_due || Double::TellsNobody.is_planted() {
+        if !is_due || Mutant::TellsNobody.is_planted() {
             return;
         }
         *self.rung.lock().unwrap_or_else(PoisonError::into_inner) = true;

@@ -1,7 +1,7 @@
 //! Adding, sealing and remembering at once: every receipt comes out once, with the right like.
 
 use crate::buffer_sources::engine::aggregate::{Added, Aggregator, Config, Known, Sealed};
-use crate::doubles::Double;
+use crate::mutants::Mutant;
 use hotcount::like::batch::BatchKey;
 use hotcount::like::event::Like;
 use shuttle::thread;
@@ -39,8 +39,8 @@ fn newness(a: &Like, b: &Like) -> Ordering {
 }
 
 impl Scene {
-    fn new(max_writes: usize, window_likes: usize) -> Self {
-        let config = Config { max_writes, window_likes, ..Config::default() };
+    fn new(max_writes: usize, recent_likes: usize) -> Self {
+        let config = Config { max_writes, recent_likes, ..Config::default() };
         Self { buffer: Aggregator::new(config), books: Mutex::default() }
     }
 
@@ -83,11 +83,11 @@ impl Scene {
     }
 
     /// Takes likes that wait aside, as a lane of that place does.
-    fn seal_aside(&self) -> bool {
-        self.buffer.seal_aside(BatchKey::from_random(2)).is_some_and(|sealed| {
+    fn seal_contended(&self) -> bool {
+        self.buffer.seal_contended(BatchKey::from_random(2)).is_some_and(|sealed| {
             let likes = sealed.batch().likes().to_vec();
             self.settle(sealed);
-            self.buffer.end_aside(&likes);
+            self.buffer.end_contended(&likes);
             true
         })
     }
@@ -96,12 +96,12 @@ impl Scene {
     fn seal_and_set_aside(&self) {
         let Some(sealed) = self.sealed() else { return };
         let likes = sealed.batch().likes().to_vec();
-        self.buffer.begin_aside(&likes);
-        self.buffer.keep_aside(sealed.batch(), Instant::now());
+        self.buffer.begin_contended(&likes);
+        self.buffer.mark_contended(sealed.batch(), Instant::now());
         // Here it would wait for the store.
         thread::yield_now();
         self.settle(sealed);
-        self.buffer.end_aside(&likes);
+        self.buffer.end_contended(&likes);
     }
 
     /// Seals once, commits, and remembers.
@@ -109,7 +109,7 @@ impl Scene {
         let Some(sealed) = self.sealed() else { return };
         let batch = sealed.batch().clone();
         let durable = |books: &mut Books| books.durable.extend_from_slice(batch.likes());
-        if Double::RemembersTooEarly.is_planted() {
+        if Mutant::RemembersTooEarly.is_planted() {
             self.buffer.remember(&batch);
             // Here it would wait for the store.
             thread::yield_now();
@@ -136,8 +136,8 @@ impl Scene {
 
     /// Takes what is left, and balances the books.
     fn balance(self) {
-        while self.seal() || self.seal_aside() {}
-        assert!(self.buffer.is_empty() && !self.buffer.waits_aside());
+        while self.seal() || self.seal_contended() {}
+        assert!(self.buffer.is_empty() && !self.buffer.contended_waiting());
         let Books { mut added, buffered, folded, known, sealed, .. } =
             self.books.into_inner().unwrap_or_else(PoisonError::into_inner);
         assert_eq!(buffered, sealed.len(), "as many likes as were buffered must be sealed");
@@ -179,7 +179,7 @@ pub(crate) fn a_twin_while_one_is_set_aside() {
     scene.add(&[like("u", 1)]);
     thread::scope(|scope| {
         scope.spawn(|| scene.add(&[like("u", 2)]));
-        scope.spawn(|| scene.seal_aside());
+        scope.spawn(|| scene.seal_contended());
         scene.seal_and_set_aside();
     });
     scene.balance();
@@ -193,7 +193,7 @@ pub(crate) fn a_twin_while_two_lanes_meet_aside() {
     scene.add(&[like("u", 2), like("v", 1)]);
     thread::scope(|scope| {
         scope.spawn(|| scene.add(&[like("u", 3)]));
-        scope.spawn(|| (0..2).for_each(|_| _ = scene.seal_aside()));
+        scope.spawn(|| (0..2).for_each(|_| _ = scene.seal_contended()));
         scene.seal();
     });
     scene.balance();
@@ -205,7 +205,7 @@ pub(crate) fn two_lanes_set_aside_at_once() {
     scene.add(&[like("u", 1), like("v", 1)]);
     thread::scope(|scope| {
         scope.spawn(|| scene.seal_and_set_aside());
-        scope.spawn(|| scene.seal_aside());
+        scope.spawn(|| scene.seal_contended());
         scene.seal_and_set_aside();
     });
     scene.balance();
@@ -272,7 +272,7 @@ pub(crate) fn a_crowd() {
             scope.spawn(|| (0..2).for_each(|_| scene.seal_and_remember()));
         }
         scope.spawn(|| scene.seal_and_set_aside());
-        scope.spawn(|| (0..2).for_each(|_| _ = scene.seal_aside()));
+        scope.spawn(|| (0..2).for_each(|_| _ = scene.seal_contended()));
     });
     scene.balance();
 }

@@ -7,7 +7,7 @@
 
 mod budget;
 mod buffer;
-mod doubles;
+mod mutants;
 mod sync;
 
 /// The sources under check. What they name beside `sync` is the real thing.
@@ -27,8 +27,8 @@ mod common {
     pub(crate) use crate::sync;
 }
 
-use doubles::Double;
 use hotcount::like;
+use mutants::Mutant;
 use shuttle::scheduler::{DfsScheduler, PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, FailurePersistence, Runner};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -68,21 +68,21 @@ const CHECKS: &[Check] = &[
 ];
 
 /// Planted bugs, each with the scene that must fail.
-const DOUBLES: &[(Double, Check)] = &[
+const DOUBLES: &[(Mutant, Check)] = &[
     (
-        Double::InsertsInTwoSteps,
+        Mutant::InsertsInTwoSteps,
         ("a_map_that_inserts_in_two_steps_is_caught", buffer::twins_while_one_seals, Orders::All(100_000)),
     ),
     (
-        Double::RemovesInTwoSteps,
+        Mutant::RemovesInTwoSteps,
         ("a_map_that_removes_in_two_steps_is_caught", buffer::twins_while_one_seals, Orders::All(100_000)),
     ),
     (
-        Double::RemembersTooEarly,
+        Mutant::RemembersTooEarly,
         ("likes_remembered_before_the_answer_are_caught", buffer::twins_while_one_remembers, MANY),
     ),
     (
-        Double::TellsNobody,
+        Mutant::TellsNobody,
         ("room_that_nobody_is_told_of_is_caught", budget::pullers_who_wait_for_each_other, Orders::All(100_000)),
     ),
 ];

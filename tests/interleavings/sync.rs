@@ -1,7 +1,7 @@
 //! The checker's own locks, counters and map, under the names of `src/common/sync.rs`. Each of their steps is a place where
 //! any other thread may run. The map has the parts of the real one, each under one lock that an entry holds.
 
-use crate::doubles::Double;
+use crate::mutants::Mutant;
 use shuttle::sync as checked;
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -111,12 +111,12 @@ impl<K: Hash + Eq + Clone, V: Default, S: BuildHasher + Clone> Map<K, V, S> {
         if guard.contains_key(&key) {
             return Entry::Occupied(Occupied { guard, key });
         }
-        let guard = (!Double::InsertsInTwoSteps.is_planted()).then_some(guard);
+        let guard = (!Mutant::InsertsInTwoSteps.is_planted()).then_some(guard);
         Entry::Vacant(Vacant { part, guard, key })
     }
 
     pub(crate) fn remove(&self, key: &K) -> Option<(K, V)> {
-        if Double::RemovesInTwoSteps.is_planted() {
+        if Mutant::RemovesInTwoSteps.is_planted() {
             let value = std::mem::take(locked(self.part(key)).get_mut(key)?);
             let (key, _) = locked(self.part(key)).remove_entry(key)?;
             return Some((key, value));

@@ -40,9 +40,9 @@ impl Failure {
         match code {
             Code::Aborted | Code::ResourceExhausted => ErrorClass::DidNotCommit,
             Code::Unauthenticated => ErrorClass::Unauthenticated,
-            Code::InvalidArgument | Code::OutOfRange => ErrorClass::BatchCannotWork,
-            Code::PermissionDenied | Code::Unimplemented => ErrorClass::CannotWork,
-            Code::NotFound | Code::AlreadyExists | Code::FailedPrecondition => ErrorClass::CannotWork,
+            Code::InvalidArgument | Code::OutOfRange => ErrorClass::Rejected,
+            Code::PermissionDenied | Code::Unimplemented => ErrorClass::Fatal,
+            Code::NotFound | Code::AlreadyExists | Code::FailedPrecondition => ErrorClass::Fatal,
             _ => ErrorClass::Unknown,
         }
     }

@@ -2,9 +2,9 @@
 //! dropped, and everything from the beginning when it is told to.
 
 use crate::auditor::Auditor;
-use crate::doubles::Double;
 use crate::events::Event;
 use crate::life::{Life, Sent};
+use crate::mutants::Mutant;
 use crate::seen::Kind;
 use crate::world::{World, locked};
 use bytes::Bytes;
@@ -192,7 +192,7 @@ impl Broker {
             Sent::Nack { token, message } => {
                 if state.leases.remove(&token).is_some() {
                     self.world.say(format_args!("m{message} is dropped, token {token}"));
-                    if self.world.plan.double == Some(Double::DroppedMeansDone) {
+                    if self.world.plan.double == Some(Mutant::DroppedMeansDone) {
                         state.messages[message].acked = true;
                     } else {
                         let again = Instant::now() + self.world.plan.redelivery_delay;

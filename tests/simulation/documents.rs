@@ -2,8 +2,8 @@
 //! atomic commits and reads at a time. What it does not know it refuses loudly.
 
 use crate::auditor::Books;
-use crate::doubles::Double;
 use crate::events::{Member, Wish, is_refused};
+use crate::mutants::Mutant;
 use crate::seen::Kind;
 use crate::world::{World, locked};
 use bytes::Bytes;
@@ -170,7 +170,7 @@ impl Documents {
         }
         let mut state = locked(&self.state);
         let failing: Vec<_> = writes.iter().filter_map(|write| Some((write, state.refusal(write)?))).collect();
-        let partial = self.world.plan.double == Some(Double::HalfACommit);
+        let partial = self.world.plan.double == Some(Mutant::HalfACommit);
         if !failing.is_empty() && !partial {
             let (write, code) = &failing[self.world.below(failing.len())];
             self.world.note(Kind::Refused);
@@ -187,7 +187,7 @@ impl Documents {
                 let (post, user) = (text(document, "post").to_owned(), text(document, "user").to_owned());
                 touched.posts.insert(post.clone());
                 touched.members.insert(Member { post, user });
-                if self.world.plan.double == Some(Double::ForgetsRemovals) && !is_true(document, "liked") {
+                if self.world.plan.double == Some(Mutant::ForgetsRemovals) && !is_true(document, "liked") {
                     let versions = state.documents.entry(document.name.clone()).or_default();
                     versions.push((time, None));
                 }
@@ -208,7 +208,7 @@ impl Documents {
     /// The documents of a collection, given with its slash, at a time or now.
     pub(crate) fn list(&self, collection: &str, at: Option<&Timestamp>) -> Vec<Document> {
         let state = locked(&self.state);
-        let at = at.filter(|_| self.world.plan.double != Some(Double::ReadsAtTwoTimes));
+        let at = at.filter(|_| self.world.plan.double != Some(Mutant::ReadsAtTwoTimes));
         state.collection(collection, at.map_or(u64::MAX, micros)).map(|document| Document::clone(document)).collect()
     }
 

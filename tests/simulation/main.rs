@@ -7,11 +7,11 @@ mod auditor;
 mod broker;
 mod calls;
 mod documents;
-mod doubles;
 mod events;
 #[path = "../support/libtest.rs"]
 mod libtest;
 mod life;
+mod mutants;
 mod options;
 mod plan;
 mod rpc;
@@ -24,7 +24,7 @@ mod workers;
 mod world;
 
 use clap::Parser;
-use doubles::Double;
+use mutants::Mutant;
 use options::Options;
 use run::{Outcome, run};
 use seen::Seen;
@@ -74,8 +74,8 @@ fn failed(what: &str) -> ExitCode {
 }
 
 fn checks() -> Vec<&'static str> {
-    let doubles = Double::ALL.iter().map(|(_, name)| *name);
-    std::iter::once(REPLAYS).chain(doubles).chain([SEEDS]).collect()
+    let mutants = Mutant::ALL.iter().map(|(_, name)| *name);
+    std::iter::once(REPLAYS).chain(mutants).chain([SEEDS]).collect()
 }
 
 fn all(options: &Options) -> Result<(), String> {
@@ -83,7 +83,7 @@ fn all(options: &Options) -> Result<(), String> {
         replays()?;
         println!("{REPLAYS}: ok, {SEEDS_TWICE} seeds twice");
     }
-    for (double, name) in Double::ALL {
+    for (double, name) in Mutant::ALL {
         if options.wants(name) {
             let (seed, what) = (0..SEEDS_A_DOUBLE)
                 .find_map(|seed| Some((seed, run(seed, Some(double), false).violation?.0)))

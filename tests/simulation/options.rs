@@ -1,7 +1,7 @@
 //! The arguments. `cargo test` passes some of its own, which mean here what they mean everywhere.
 
-use crate::doubles::Double;
 use crate::libtest::LibTest;
+use crate::mutants::Mutant;
 use clap::Parser;
 
 /// Runs the whole engine in a simulated world: the real aggregation, flush, pipeline and store logic, with simulated
@@ -23,7 +23,7 @@ pub(crate) struct Options {
     pub(crate) seed: Option<u64>,
     /// With --seed: plant this bug
     #[arg(long, requires = "seed", value_name = "BUG")]
-    pub(crate) double: Option<Double>,
+    pub(crate) double: Option<Mutant>,
     /// Threads, each with its own world; as many as there are cores unless given
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<usize>,

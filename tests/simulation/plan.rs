@@ -1,6 +1,6 @@
 //! What one seed decides before anything happens: how large the world is, and how often each fault strikes.
 
-use crate::doubles::Double;
+use crate::mutants::Mutant;
 use crate::seen::Kind;
 use gcloud_sdk::tonic::Code;
 use hotcount::like::event::OrderPolicy;
@@ -40,7 +40,7 @@ pub(crate) struct Plan {
     /// More writes than so many are refused, with this code.
     pub(crate) largest_commit: Option<(usize, Code)>,
     /// A planted bug, which the auditor must find.
-    pub(crate) double: Option<Double>,
+    pub(crate) double: Option<Mutant>,
     /// The chance of each fault whenever it could strike.
     odds: [f64; Kind::ALL.len()],
 }
@@ -86,7 +86,7 @@ const ODDS: &[(Kind, f64)] = &[
 impl Plan {
     /// The plan of `seed`. Each fault is absent in a third of all runs and three times as frequent in another third, so
     /// that none hides what another would show.
-    pub(crate) fn of(seed: u64, double: Option<Double>) -> Self {
+    pub(crate) fn of(seed: u64, double: Option<Mutant>) -> Self {
         let mut dice = SmallRng::seed_from_u64(seed ^ 0x706c_616e);
         let mut odds = [0.0; Kind::ALL.len()];
         for (kind, chance) in ODDS {

@@ -3,8 +3,8 @@
 use crate::auditor::Auditor;
 use crate::calls;
 use crate::documents::{Documents, ROOT, Touched, text};
-use crate::doubles::Double;
 use crate::life::Life;
+use crate::mutants::Mutant;
 use crate::seen::Kind;
 use async_trait::async_trait;
 use gcloud_sdk::google::firestore::v1::batch_get_documents_response::Result as Got;
@@ -54,7 +54,7 @@ fn apply(life: &Arc<Life>, documents: &Documents, auditor: &Auditor, writes: &[W
 }
 
 impl Connection {
-    fn double(&self) -> Option<Double> {
+    fn double(&self) -> Option<Mutant> {
         self.life.world.plan.double
     }
 
@@ -64,12 +64,12 @@ impl Connection {
             let by_version = write.current_document.as_ref().and_then(|condition| condition.condition_type.as_ref());
             let by_version = matches!(by_version, Some(ConditionType::UpdateTime(_)));
             match self.double() {
-                Some(Double::BlindWrites) => write.current_document = None,
-                Some(Double::NoVersions) if by_version => write.current_document = None,
+                Some(Mutant::BlindWrites) => write.current_document = None,
+                Some(Mutant::NoVersions) if by_version => write.current_document = None,
                 _ => {}
             }
         }
-        if self.double() == Some(Double::QuarantineOfAir) {
+        if self.double() == Some(Mutant::QuarantineOfAir) {
             writes.retain(|write| !name_of(write).contains("/hotcountQuarantine/"));
         }
         writes
@@ -114,7 +114,7 @@ impl Rpc for Connection {
     async fn commit(&self, request: CommitRequest) -> Result<CommitResponse, Status> {
         let writes = self.spoil(request.writes);
         let (life, documents, auditor) = (self.life.clone(), self.documents.clone(), self.auditor.clone());
-        if self.double() == Some(Double::AnswersTooEarly) {
+        if self.double() == Some(Mutant::AnswersTooEarly) {
             tokio::spawn(async move {
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 let _ = apply(&life, &documents, &auditor, &writes);
@@ -128,7 +128,7 @@ impl Rpc for Connection {
             Ok(Ok(_)) => Ok(CommitResponse::default()),
             Ok(Err(refused)) => Err(refused),
             Err(code) => {
-                if self.double() == Some(Double::ResendsIncrements) && calls::is_unknown(code) && !increments.is_empty()
+                if self.double() == Some(Mutant::ResendsIncrements) && calls::is_unknown(code) && !increments.is_empty()
                 {
                     let _ = apply(&self.life, &self.documents, &self.auditor, &increments);
                 }
@@ -141,7 +141,7 @@ impl Rpc for Connection {
         let reading = || {
             let answer = |name: &String| {
                 let (document, time) = self.documents.get(name);
-                let document = document.filter(|_| self.double() != Some(Double::BlindWrites));
+                let document = document.filter(|_| self.double() != Some(Mutant::BlindWrites));
                 let result = document.map_or_else(|| Got::Missing(name.clone()), Got::Found);
                 BatchGetDocumentsResponse { result: Some(result), read_time: Some(time), ..Default::default() }
             };

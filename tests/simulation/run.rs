@@ -3,9 +3,9 @@
 
 use crate::auditor::Auditor;
 use crate::broker::Broker;
-use crate::doubles::Double;
 use crate::events;
 use crate::life::Life;
+use crate::mutants::Mutant;
 use crate::plan::Plan;
 use crate::seen::{Kind, Seen};
 use crate::stores::Backend;
@@ -27,7 +27,7 @@ pub(crate) struct Outcome {
 }
 
 /// Runs one seed. A panic anywhere is a violation too.
-pub(crate) fn run(seed: u64, double: Option<Double>, aloud: bool) -> Outcome {
+pub(crate) fn run(seed: u64, double: Option<Mutant>, aloud: bool) -> Outcome {
     let caught = std::panic::catch_unwind(|| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
         runtime.expect("a runtime").block_on(in_one_world(seed, double, aloud))
@@ -39,7 +39,7 @@ pub(crate) fn run(seed: u64, double: Option<Double>, aloud: bool) -> Outcome {
     })
 }
 
-async fn in_one_world(seed: u64, double: Option<Double>, aloud: bool) -> Outcome {
+async fn in_one_world(seed: u64, double: Option<Mutant>, aloud: bool) -> Outcome {
     let world = World::new(Plan::of(seed, double), aloud);
     let backend = Backend::new(&world);
     let auditor = Auditor::new(&world, backend.books());

@@ -20,8 +20,8 @@ use hotcount::like::event::Like;
 use hotcount::store::firestore::{Address, Firestore};
 use hotcount::store::memory::Memory;
 use hotcount::store::{
-    Applied, Attempt, Counts, Depth, ErrorClass, Examined, Limits, Listing, PageSize, QuarantinePage, Quarantined,
-    Repair, Repaired, Settings, Store, StoreError, Tally,
+    Applied, Attempt, Audit, Counts, Depth, ErrorClass, Limits, Listing, PageSize, QuarantinePage, Quarantined, Repair,
+    Repaired, Settings, Store, StoreError, Tally,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -117,8 +117,8 @@ fn class_of(code: Code) -> ErrorClass {
         Code::Aborted | Code::ResourceExhausted => ErrorClass::DidNotCommit,
         code if calls::is_unknown(code) => ErrorClass::Unknown,
         Code::Unauthenticated => ErrorClass::Unauthenticated,
-        Code::InvalidArgument | Code::OutOfRange => ErrorClass::BatchCannotWork,
-        _ => ErrorClass::CannotWork,
+        Code::InvalidArgument | Code::OutOfRange => ErrorClass::Rejected,
+        _ => ErrorClass::Fatal,
     }
 }
 
@@ -137,7 +137,7 @@ impl Distant {
         let would_write = |(member, wish): &&(Member, Wish)| auditor.books.member(member).is_none_or(|s| s < *wish);
         let writes = wishes.iter().filter(would_write);
         if writes.clone().any(|(_, wish)| is_refused(&wish.event)) {
-            return Err(StoreError::new(ErrorClass::BatchCannotWork, "the store does not take this like"));
+            return Err(StoreError::new(ErrorClass::Rejected, "the store does not take this like"));
         }
         if let Some((most, code)) = world.plan.largest_commit
             && writes.count() + 2 > most
@@ -171,10 +171,10 @@ impl Counts for Distant {
 /// No worker repairs, and none discards.
 #[async_trait]
 impl Repair for Distant {
-    async fn examine(&self, post: &str) -> Result<Examined, StoreError> {
-        self.memory.examine(post).await
+    async fn audit(&self, post: &str) -> Result<Audit, StoreError> {
+        self.memory.audit(post).await
     }
-    async fn repair(&self, post: &str, seen: &Examined) -> Result<Repaired, StoreError> {
+    async fn repair(&self, post: &str, seen: &Audit) -> Result<Repaired, StoreError> {
         self.memory.repair(post, seen).await
     }
 }
@@ -262,10 +262,10 @@ fn named(batch: &Batch) -> String {
 
 #[async_trait]
 impl Repair for Observed {
-    async fn examine(&self, post: &str) -> Result<Examined, StoreError> {
-        self.inner.examine(post).await
+    async fn audit(&self, post: &str) -> Result<Audit, StoreError> {
+        self.inner.audit(post).await
     }
-    async fn repair(&self, post: &str, seen: &Examined) -> Result<Repaired, StoreError> {
+    async fn repair(&self, post: &str, seen: &Audit) -> Result<Repaired, StoreError> {
         self.inner.repair(post, seen).await
     }
 }
@@ -291,7 +291,7 @@ impl Store for Observed {
                     locked(&self.life.numbers).commits += 1;
                 }
             }
-            Err(error) if error.class == ErrorClass::BatchCannotWork => self.auditor.refused(&self.life, batch),
+            Err(error) if error.class == ErrorClass::Rejected => self.auditor.refused(&self.life, batch),
             Err(_) => {}
         }
         world.say(format_args!("{} is told {:?}{what}", self.life, answer.as_ref().map_err(|error| &error.class)));

@@ -56,7 +56,7 @@ impl World {
             return;
         }
         let (length, share) = (self.millis(1..=LONGEST_NEVER_MS), self.one_of(&[0.3, 1.0]));
-        let class = if self.flip(0.5) { ErrorClass::BatchCannotWork } else { ErrorClass::CannotWork };
+        let class = if self.flip(0.5) { ErrorClass::Rejected } else { ErrorClass::Fatal };
         self.say(format_args!("for {length:?} the store says {class:?} to {share} of the calls"));
         trouble.never = Some(Never { until: now + length, share, class });
     }

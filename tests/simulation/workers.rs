@@ -98,7 +98,7 @@ impl Crew {
             max_held_bytes: world.one_of(&[3_000, 20_000, 1 << 20]),
             batch_writes: Some(batch_writes),
             linger: world.millis(1..=world.one_of(&[5, 200, 3_000])),
-            window_likes: Some(world.one_of(&[0, 6, 200])),
+            recent_likes: Some(world.one_of(&[0, 6, 200])),
             lanes: Some(world.between(1..=4) as usize),
             drain_timeout: world.millis(100..=25_000),
             seed: world.between(0..=u64::MAX),

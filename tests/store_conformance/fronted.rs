@@ -6,8 +6,8 @@ use hotcount::http_api;
 use hotcount::like::batch::{Batch, BatchKey};
 use hotcount::like::event::Like;
 use hotcount::store::{
-    self, Applied, Attempt, Counts, Depth, Examined, Limits, Listing, Options, PageSize, QuarantinePage, Quarantined,
-    Repair, Repaired, Settings, Store, StoreError, Tally,
+    Applied, Attempt, Audit, Counts, Depth, Limits, Listing, Options, PageSize, QuarantinePage, Quarantined, Repair,
+    Repaired, Settings, Store, StoreError, Tally,
 };
 use std::sync::Arc;
 use tokio::net::TcpListener;
@@ -25,7 +25,7 @@ impl Fronted {
     pub(crate) async fn new(store: Arc<dyn Store>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("an address");
-        let routes = face::routes(store.clone(), &Config::default().held());
+        let routes = http_api::routes(store.clone(), &Config::default().held());
         let server = tokio::spawn(async move { axum::serve(listener, routes).await.expect("serves") });
         let counts = hotcount::connect::repair(&format!("http://{address}"), &Options::default()).await;
         Self { store, counts: counts.expect("a worker's address"), server }
@@ -55,11 +55,11 @@ impl Counts for Fronted {
 
 #[async_trait]
 impl Repair for Fronted {
-    async fn examine(&self, post: &str) -> Result<Examined, StoreError> {
-        self.counts.examine(post).await
+    async fn audit(&self, post: &str) -> Result<Audit, StoreError> {
+        self.counts.audit(post).await
     }
 
-    async fn repair(&self, post: &str, seen: &Examined) -> Result<Repaired, StoreError> {
+    async fn repair(&self, post: &str, seen: &Audit) -> Result<Repaired, StoreError> {
         self.counts.repair(post, seen).await
     }
 }

@@ -2,7 +2,7 @@
 
 use hotcount::like::batch::{Batch, BatchKey};
 use hotcount::like::event::Like;
-use hotcount::store::{self, Applied, Attempt, Depth, Examined, Options, Repaired, Store, Tally};
+use hotcount::store::{Applied, Attempt, Audit, Depth, Options, Repaired, Store, Tally};
 use std::sync::Arc;
 use tempfile::TempDir;
 
@@ -62,10 +62,10 @@ impl Fixture {
     /// Makes the shards of a post say `by` more than its members, as something else than hotcount would: a repair that
     /// believes a wrong reading.
     pub(crate) async fn make_drift(&self, post: &str, by: i64) {
-        let seen = self.direct.examine(post).await.expect("read");
+        let seen = self.direct.audit(post).await.expect("read");
         let lying = Tally { count: 0, shards: 0, members: Some(by.max(0).unsigned_abs()) };
         let lying = Tally { count: (-by).max(0), ..lying };
-        let done = self.direct.repair(post, &Examined { tally: lying, ..seen }).await.expect("written");
+        let done = self.direct.repair(post, &Audit { tally: lying, ..seen }).await.expect("written");
         assert_eq!(done, Repaired::Done);
     }
 

@@ -238,7 +238,7 @@ pub(crate) async fn concurrent_batches_on_the_same_members_leave_shards_equal_to
                     match store.apply(&batch, attempt).await {
                         Ok(_) => break,
                         Err(error) => {
-                            assert!(error.class != ErrorClass::CannotWork, "{error}");
+                            assert!(error.class != ErrorClass::Fatal, "{error}");
                             assert!(attempt.number < 1_000, "no end of {error}");
                             attempt.number += 1;
                             attempt.resuming |= error.class == ErrorClass::Unknown;

@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use hotcount::like::batch::{Batch, BatchKey};
 use hotcount::like::event::Like;
 use hotcount::store::{
-    Applied, Attempt, Counts, Depth, ErrorClass, Examined, Limits, Listing, PageSize, QuarantinePage, Quarantined,
-    Repair, Repaired, Settings, Store, StoreError, Tally,
+    Applied, Attempt, Audit, Counts, Depth, ErrorClass, Limits, Listing, PageSize, QuarantinePage, Quarantined, Repair,
+    Repaired, Settings, Store, StoreError, Tally,
 };
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -102,10 +102,10 @@ impl<S: Store + ?Sized> Counts for Faulty<S> {
 
 #[async_trait]
 impl<S: Store + ?Sized> Repair for Faulty<S> {
-    async fn examine(&self, post: &str) -> Result<Examined, StoreError> {
-        self.inner.examine(post).await
+    async fn audit(&self, post: &str) -> Result<Audit, StoreError> {
+        self.inner.audit(post).await
     }
-    async fn repair(&self, post: &str, seen: &Examined) -> Result<Repaired, StoreError> {
+    async fn repair(&self, post: &str, seen: &Audit) -> Result<Repaired, StoreError> {
         self.inner.repair(post, seen).await
     }
 }

@@ -9,7 +9,7 @@ use crate::cli::run::cancel_on_signal;
 use crate::cli::{Exit, StoreArgs};
 use clap::Args;
 use hotcount::engine::pipeline::Config;
-use hotcount::engine::reprocess::{Fate, ReadmitError, readmit};
+use hotcount::engine::reprocess::{Fate, ReadmitError, reprocess};
 use hotcount::like::event::decode_with;
 use hotcount::store::Quarantined;
 use serde::Serialize;
@@ -81,7 +81,7 @@ impl Replay {
                     (entries.iter().map(|entry| would_be(entry, &config)).collect(), Ok(()))
                 } else {
                     let stop = shutdown.clone();
-                    readmit(&store, entries, config.clone(), stop, Default::default(), &mut rng).await
+                    reprocess(&store, entries, config.clone(), stop, Default::default(), &mut rng).await
                 };
                 for (id, fate) in ids.iter().zip(&fates) {
                     sum.show(id, Some(fate), consent, self.json)?;

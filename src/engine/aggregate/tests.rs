@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 fn buffer(max_writes: usize) -> Aggregator<u32> {
-    Aggregator::new(Config { max_writes, window_likes: 10, ..Config::default() })
+    Aggregator::new(Config { max_writes, recent_likes: 10, ..Config::default() })
 }
 
 fn like(post: &str, user: &str, liked: bool, order: i64) -> Like {
@@ -134,7 +134,7 @@ proptest! {
         likes in prop::collection::vec(("[ab]{1,2}", "[a-c]{0,3}x{14,18}[ab]?", any::<bool>(), 0..5_i64), 1..60),
         max_writes in 3..20_usize,
     ) {
-        let buffer: Aggregator<()> = Aggregator::new(Config { max_writes, window_likes: 0, ..Config::default() });
+        let buffer: Aggregator<()> = Aggregator::new(Config { max_writes, recent_likes: 0, ..Config::default() });
         let mut newest: BTreeMap<(String, String), Like> = BTreeMap::new();
         for (post, user, liked, order) in likes {
             let like = like(&post, &user, liked, order);
@@ -162,8 +162,8 @@ fn with_a_bully(now: Instant) -> (Aggregator<u32>, Vec<Like>) {
     let buffer = buffer(500);
     buffer.add(like("p", "bully", true, 1), 0, now);
     let sealed = buffer.seal(key(1)).expect("it waits");
-    buffer.keep_aside(sealed.batch(), now);
-    buffer.begin_aside(sealed.batch().likes());
+    buffer.mark_contended(sealed.batch(), now);
+    buffer.begin_contended(sealed.batch().likes());
     (buffer, sealed.batch().likes().to_vec())
 }
 
@@ -176,35 +176,35 @@ fn likes_of_a_member_that_makes_trouble_wait_aside_and_fold_while_one_is_under_w
     let sealed = buffer.seal(key(2)).expect("another like waits");
     assert_eq!(sealed.batch().likes(), [like("p", "other", true, 1)]);
     assert_eq!(buffer.add(like("p", "bully", true, 3), 3, now), Added::Folded);
-    assert!(buffer.waits_aside() && buffer.seal_aside(key(3)).is_none(), "one of its likes is under way");
-    buffer.end_aside(&under_way);
-    let sealed = buffer.seal_aside(key(4)).expect("the rest");
+    assert!(buffer.contended_waiting() && buffer.seal_contended(key(3)).is_none(), "one of its likes is under way");
+    buffer.end_contended(&under_way);
+    let sealed = buffer.seal_contended(key(4)).expect("the rest");
     assert_eq!((sealed.batch().key(), sealed.batch().likes()), (key(4), &[like("p", "bully", true, 3)][..]));
     buffer.add(like("p", "bully", true, 4), 4, now);
-    assert!(buffer.seal(key(5)).is_none() && buffer.seal_aside(key(6)).is_none(), "this one is under way now");
-    buffer.end_aside(sealed.batch().likes());
+    assert!(buffer.seal(key(5)).is_none() && buffer.seal_contended(key(6)).is_none(), "this one is under way now");
+    buffer.end_contended(sealed.batch().likes());
     assert_eq!(sealed.into_receipts().into_iter().flatten().collect::<Vec<_>>(), [3, 1]);
-    assert!(buffer.seal_aside(key(7)).is_some() && !buffer.waits_aside() && buffer.is_empty());
+    assert!(buffer.seal_contended(key(7)).is_some() && !buffer.contended_waiting() && buffer.is_empty());
 }
 
 #[test]
 fn a_member_that_makes_no_trouble_any_more_is_in_everyones_company_again() {
     let (now, minute) = (Instant::now(), Duration::from_secs(60));
     let (buffer, under_way) = with_a_bully(now);
-    buffer.end_aside(&under_way);
-    let is_aside = |at: Instant| {
-        buffer.forget_aside(at);
+    buffer.end_contended(&under_way);
+    let is_contended = |at: Instant| {
+        buffer.forget_contended(at);
         buffer.add(like("p", "bully", true, 1), 0, at);
-        let aside = buffer.seal(key(2)).is_none();
-        while let Some(sealed) = buffer.seal_aside(key(3)) {
-            buffer.end_aside(sealed.batch().likes());
+        let contended = buffer.seal(key(2)).is_none();
+        while let Some(sealed) = buffer.seal_contended(key(3)) {
+            buffer.end_contended(sealed.batch().likes());
         }
-        aside
+        contended
     };
-    assert!(is_aside(now + minute / 2));
-    buffer.keep_aside(&Batch::new(key(4), vec![like("p", "bully", true, 1)]), now + minute / 2);
-    assert!(is_aside(now + minute));
-    assert!(!is_aside(now + minute * 2));
+    assert!(is_contended(now + minute / 2));
+    buffer.mark_contended(&Batch::new(key(4), vec![like("p", "bully", true, 1)]), now + minute / 2);
+    assert!(is_contended(now + minute));
+    assert!(!is_contended(now + minute * 2));
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn a_batch_is_divided_into_parts_of_about_the_same_size_with_keys_of_their_own()
 #[test]
 fn the_window_is_bounded_by_the_bytes_of_its_ids() {
     let remembered = |id_bytes: usize| {
-        let config = Config { window_likes: 100_000, window_bytes: 1 << 20, max_writes: 5_000, ..Config::default() };
+        let config = Config { recent_likes: 100_000, recent_bytes: 1 << 20, max_writes: 5_000, ..Config::default() };
         let (now, buffer) = (Instant::now(), Aggregator::new(config));
         let name = |n: usize| format!("{n:0>id_bytes$}");
         for n in 0..4_000 {

@@ -1,6 +1,6 @@
-//! One attempt at a piece, and how a piece ends: settled, quarantined, or left to redelivery.
+//! One attempt at a part, and how a part ends: settled, quarantined, or left to redelivery.
 
-use super::piece::Piece;
+use super::part::Part;
 use super::{Shared, now};
 use crate::engine::aggregate::Receipts;
 use crate::engine::receipt::Receipt;
@@ -12,12 +12,12 @@ use futures::future::BoxFuture;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// An attempt under way, whoever waits for it; `None` when the piece was left at its deadline.
+/// An attempt under way, whoever waits for it; `None` when the part was left at its deadline.
 pub(crate) type Flight = BoxFuture<'static, Option<Attempted>>;
 
 /// An attempt that has ended.
 pub(crate) struct Attempted {
-    pub(super) piece: Piece,
+    pub(super) part: Part,
     pub(super) answer: Result<Applied, StoreError>,
     pub(super) took: Duration,
     /// Writes that the store had taken when it began.
@@ -25,40 +25,40 @@ pub(crate) struct Attempted {
 }
 
 impl Shared {
-    /// When a piece is given up, unless a drain's deadline comes first.
-    pub(super) fn deadline_of(&self, piece: &Piece) -> Instant {
-        piece.sealed.oldest() + self.config.retry_deadline
+    /// When a part is given up, unless a drain's deadline comes first.
+    pub(super) fn deadline_of(&self, part: &Part) -> Instant {
+        part.sealed.oldest() + self.config.retry_deadline
     }
 
     /// Begins an attempt. It owns what it needs, so that a lane can hand it over.
-    pub(super) fn attempt(self: &Arc<Self>, mut piece: Piece, shard: u16) -> Flight {
+    pub(super) fn attempt(self: &Arc<Self>, mut part: Part, shard: u16) -> Flight {
         let shared = Arc::clone(self);
         Box::pin(async move {
-            let attempt = piece.next_attempt(shard);
+            let attempt = part.next_attempt(shard);
             let (began, witnesses) = (now(), shared.health.witnesses());
             let answer = tokio::select! {
                 biased;
-                () = shared.drain.expire(shared.deadline_of(&piece)) => {
-                    shared.leave(piece);
+                () = shared.drain.expire(shared.deadline_of(&part)) => {
+                    shared.leave(part);
                     return None;
                 }
-                answer = shared.store.apply(piece.sealed.batch(), attempt) => answer,
+                answer = shared.store.apply(part.sealed.batch(), attempt) => answer,
             };
             let took = now().saturating_duration_since(began);
-            Some(Attempted { piece, answer, took, witnesses })
+            Some(Attempted { part, answer, took, witnesses })
         })
     }
 
     /// The batch is durable: remember it, then acknowledge.
-    pub(super) async fn settle(&self, piece: Piece, applied: &Applied, took: Duration) {
+    pub(super) async fn settle(&self, part: Part, applied: &Applied, took: Duration) {
         let progress = &self.progress;
-        let folded = piece.sealed.deliveries() - piece.sealed.likes();
-        self.aggregator.remember(piece.sealed.batch());
+        let folded = part.sealed.deliveries() - part.sealed.likes();
+        self.aggregator.remember(part.sealed.batch());
         progress.commit(applied, folded);
         Metric::CommitSeconds.observe(took);
         progress.commit_latency.record(took);
-        let oldest = piece.sealed.oldest();
-        for receipt in piece.sealed.into_receipts().into_iter().flatten() {
+        let oldest = part.sealed.oldest();
+        for receipt in part.sealed.into_receipts().into_iter().flatten() {
             if let Some(confirmation) = receipt.settle(&Settlement::Counted) {
                 // Closed only when the worker is being torn down; then nobody waits for the broker's answer.
                 let _ = self.confirmations.send(confirmation).await;
@@ -70,11 +70,11 @@ impl Shared {
         progress.settle_latency.record(waited);
     }
 
-    /// Quarantines the likes of a piece. The deliveries folded into them are dropped: they come back and are decided
+    /// Quarantines the likes of a part. The deliveries folded into them are dropped: they come back and are decided
     /// without them.
-    pub(super) fn quarantine(&self, piece: Piece, why: &str) {
+    pub(super) fn quarantine(&self, part: Part, why: &str) {
         let mut left = 0;
-        for Receipts { own, folded } in piece.sealed.into_receipts() {
+        for Receipts { own, folded } in part.sealed.into_receipts() {
             left += folded.len();
             drop(folded);
             if let Some(receipt) = own {
@@ -91,13 +91,13 @@ impl Shared {
     }
 
     /// Drops what cannot be kept any longer.
-    pub(super) fn leave(&self, piece: Piece) {
-        if let ([like], Some(row)) = (piece.sealed.batch().likes(), piece.state.refusals()) {
+    pub(super) fn leave(&self, part: Part) {
+        if let ([like], Some(row)) = (part.sealed.batch().likes(), part.state.refusals()) {
             self.recent.refusals.remember(like, row, now());
         }
-        let deliveries = piece.sealed.deliveries();
+        let deliveries = part.sealed.deliveries();
         tracing::warn!(deliveries, "a batch could not be committed in time and is left to redelivery");
-        drop(piece);
+        drop(part);
         self.progress.leave(deliveries);
     }
 }

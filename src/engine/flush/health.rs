@@ -35,7 +35,7 @@ pub struct Health {
 
 /// Whether an answer means that no batch can succeed.
 fn is_never(class: &ErrorClass) -> bool {
-    matches!(class, ErrorClass::CannotWork | ErrorClass::BatchCannotWork)
+    matches!(class, ErrorClass::Fatal | ErrorClass::Rejected)
 }
 
 impl Health {
@@ -57,7 +57,7 @@ impl Health {
     pub fn judged(&self, error: StoreError) -> StoreError {
         let refused = error.class == ErrorClass::Unauthenticated;
         if refused && self.progress.unauthenticated() >= UNAUTHENTICATED_LIMIT {
-            return StoreError { class: ErrorClass::CannotWork, ..error };
+            return StoreError { class: ErrorClass::Fatal, ..error };
         }
         error
     }
@@ -157,11 +157,11 @@ impl Health {
             return None;
         }
         let message = match error.class {
-            ErrorClass::BatchCannotWork => {
+            ErrorClass::Rejected => {
                 format!("the store refuses every like, so nothing is quarantined; are its settings right? {error}")
             }
             _ => error.message,
         };
-        Some(StoreError { class: ErrorClass::CannotWork, message, source: error.source })
+        Some(StoreError { class: ErrorClass::Fatal, message, source: error.source })
     }
 }

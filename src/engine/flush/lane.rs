@@ -1,14 +1,14 @@
 //! A lane takes a batch and sees it committed, or puts it aside when it is the batch that fails and not the store.
 
-use super::aside::UnderWay;
 use super::attempt::{Attempted, Flight};
-use super::piece::{Failure, Follows, MAX_CONTENDED_WAITS, Piece, Place, Purpose, REFUSED_FOR};
+use super::deferred::UnderWay;
+use super::part::{Failure, Follows, MAX_CONTENDED_WAITS, Part, Place, Purpose, REFUSED_FOR};
 use super::waiting::Errand;
 use super::{LaneKeys, Shared, class_name, now};
 use crate::engine::aggregate::Sealed;
 use crate::engine::receipt::Receipt;
 use crate::engine::shard::LaneShard;
-use crate::engine::watchdog::Sign;
+use crate::engine::watchdog::Heartbeat;
 use crate::like::batch::BatchKey;
 use crate::store::{Applied, ErrorClass, StoreError, Undecidable};
 use crate::telemetry::Metric;
@@ -29,7 +29,7 @@ const TIMES_THE_USUAL: u32 = 4;
 pub struct Lane {
     pub(crate) shared: Arc<Shared>,
     /// What the watchdog sees of it.
-    sign: Arc<Sign>,
+    heartbeat: Arc<Heartbeat>,
     rng: SmallRng,
     keys: LaneKeys,
     shard: LaneShard,
@@ -44,11 +44,11 @@ impl Drop for Lane {
 impl Lane {
     /// A lane with its own seeded randomness for shard choice and jitter, and with its batch keys.
     #[must_use]
-    pub fn new(shared: Arc<Shared>, sign: Arc<Sign>, seed: u64, keys: LaneKeys) -> Self {
+    pub fn new(shared: Arc<Shared>, heartbeat: Arc<Heartbeat>, seed: u64, keys: LaneKeys) -> Self {
         let mut rng = SmallRng::seed_from_u64(seed);
         let shard = LaneShard::new(shared.config.shards, &mut rng);
         shared.waiting.lane_begins();
-        Self { shared, sign, rng, keys, shard }
+        Self { shared, heartbeat, rng, keys, shard }
     }
 
     /// A key for a batch of this lane.
@@ -58,44 +58,44 @@ impl Lane {
 
     /// Flushes one batch: returns when each of its receipts is settled or dropped, or waits aside.
     pub async fn flush(&mut self, sealed: Sealed<Receipt>) {
-        let mut next = Some(Piece::new(sealed));
-        while let Some(piece) = next {
-            let Some(attempted) = self.attempt_or_hand_over(piece).await else { break };
+        let mut next = Some(Part::new(sealed));
+        while let Some(part) = next {
+            let Some(attempted) = self.attempt_or_hand_over(part).await else { break };
             next = self.conclude(Place::Lane, attempted).await;
         }
-        self.sign.rests();
+        self.heartbeat.idle();
     }
 
     /// Does what has come up aside.
     pub(crate) async fn serve(&mut self, errand: Errand) {
-        self.sign.steps("waits for the store to answer");
+        self.heartbeat.working("waits for the store to answer");
         let (mut attempted, _seat) = match errand {
-            Errand::Try(piece, _) if piece.state.purpose == Purpose::Leave => {
-                self.shared.give_to_newer(piece);
+            Errand::Try(part, _) if part.state.purpose == Purpose::Leave => {
+                self.shared.give_to_newer(part);
                 (None, None)
             }
-            Errand::Try(piece, seat) => (self.shared.attempt(piece, self.shard.current()).await, seat),
+            Errand::Try(part, seat) => (self.shared.attempt(part, self.shard.current()).await, seat),
             Errand::See(flight, seat) => (flight.await, Some(seat)),
         };
         while let Some(ended) = attempted {
-            let next = self.conclude(Place::Aside, ended).await;
-            self.sign.steps("waits for the store to answer");
+            let next = self.conclude(Place::Contended, ended).await;
+            self.heartbeat.working("waits for the store to answer");
             attempted = match next {
-                Some(piece) => self.shared.attempt(piece, self.shard.current()).await,
+                Some(part) => self.shared.attempt(part, self.shard.current()).await,
                 None => None,
             };
         }
-        self.sign.rests();
+        self.heartbeat.idle();
     }
 
-    /// One attempt; `None` when the piece was left, or when the attempt takes long although the store works, and goes on
+    /// One attempt; `None` when the part was left, or when the attempt takes long although the store works, and goes on
     /// without this lane.
-    async fn attempt_or_hand_over(&mut self, piece: Piece) -> Option<Attempted> {
-        self.sign.steps("waits for the store to answer");
+    async fn attempt_or_hand_over(&mut self, part: Part) -> Option<Attempted> {
+        self.heartbeat.working("waits for the store to answer");
         let shared = Arc::clone(&self.shared);
         let witnesses = shared.health.witnesses();
-        let likes = piece.sealed.batch().likes().to_vec();
-        let mut flight = shared.attempt(piece, self.shard.current());
+        let likes = part.sealed.batch().likes().to_vec();
+        let mut flight = shared.attempt(part, self.shard.current());
         let others_commit = async {
             tokio::time::sleep(LONG).await;
             let usual = shared.progress.commit_latency.quantile(0.5);
@@ -113,8 +113,8 @@ impl Lane {
         let under_way = UnderWay::begin(&shared, likes);
         let flight: Flight = Box::pin(async move {
             let attempted = flight.await?;
-            let piece = Piece { under_way: Some(under_way), ..attempted.piece };
-            Some(Attempted { piece, ..attempted })
+            let part = Part { under_way: Some(under_way), ..attempted.part };
+            Some(Attempted { part, ..attempted })
         });
         match shared.waiting.hand_over(flight) {
             Ok(()) => {
@@ -126,165 +126,165 @@ impl Lane {
         }
     }
 
-    /// What becomes of a piece after an attempt. Answers with the piece that goes on here.
-    async fn conclude(&mut self, place: Place, attempted: Attempted) -> Option<Piece> {
-        let Attempted { mut piece, answer, took, witnesses } = attempted;
+    /// What becomes of a part after an attempt. Answers with the part that goes on here.
+    async fn conclude(&mut self, place: Place, attempted: Attempted) -> Option<Part> {
+        let Attempted { mut part, answer, took, witnesses } = attempted;
         let error = match answer {
             Ok(applied) => {
-                self.sign.steps("waits for acknowledgements to be taken");
+                self.heartbeat.working("waits for acknowledgements to be taken");
                 // Only a commit that wrote says how busy the shard is; an answer from the batch key is a read.
                 if !applied.replayed && applied.applied > 0 {
                     self.shard.committed(applied.applied, took, &mut self.rng);
                 }
-                self.shared.settle(piece, &applied, took).await;
+                self.shared.settle(part, &applied, took).await;
                 return None;
             }
             Err(error) => self.shared.health.judged(error),
         };
-        self.sign.steps("waits to try again");
+        self.heartbeat.working("waits to try again");
         let name = class_name(&error.class);
         self.shared.progress.failure(name);
-        tracing::debug!(batch = %piece.sealed.batch().key(), class = name, "an attempt failed: {error}");
+        tracing::debug!(batch = %part.sealed.batch().key(), class = name, "an attempt failed: {error}");
         let failure = match &error.class {
-            ErrorClass::Contended(places) => return self.part_contended(place, piece, places),
-            ErrorClass::Undecidable(stored) if stored.iter().any(|one| one.place < piece.likes()) => {
-                return self.part_undecidable(piece, stored.clone());
+            ErrorClass::Contended(places) => return self.part_contended(place, part, places),
+            ErrorClass::Undecidable(stored) if stored.iter().any(|one| one.place < part.likes()) => {
+                return self.part_undecidable(part, stored.clone());
             }
             ErrorClass::DidNotCommit => {
                 self.shard.pick_again(&mut self.rng);
                 Failure::Passes
             }
             ErrorClass::Unknown => {
-                piece.state.resuming = true;
+                part.state.resuming = true;
                 Failure::Passes
             }
             ErrorClass::Unauthenticated => Failure::Passes,
-            ErrorClass::CannotWork => Failure::Never,
-            ErrorClass::BatchCannotWork | ErrorClass::Undecidable(_) => Failure::Refused,
+            ErrorClass::Fatal => Failure::Never,
+            ErrorClass::Rejected | ErrorClass::Undecidable(_) => Failure::Refused,
         };
-        piece.state.failed(failure, took);
-        self.after(place, piece, failure, witnesses, &error).await
+        part.state.failed(failure, took);
+        self.after(place, part, failure, witnesses, &error).await
     }
 
     /// What follows a failure that names no like.
     async fn after(
         &mut self,
         place: Place,
-        mut piece: Piece,
+        mut part: Part,
         failure: Failure,
         witnesses: u64,
         error: &StoreError,
-    ) -> Option<Piece> {
-        let (shared, likes) = (Arc::clone(&self.shared), piece.likes());
-        let works = piece.state.asks(place, likes, failure)
+    ) -> Option<Part> {
+        let (shared, likes) = (Arc::clone(&self.shared), part.likes());
+        let works = part.state.asks(place, likes, failure)
             && tokio::select! {
                 biased;
-                () = shared.drain.expire(shared.deadline_of(&piece)) => {
-                    shared.leave(piece);
+                () = shared.drain.expire(shared.deadline_of(&part)) => {
+                    shared.leave(part);
                     return None;
                 }
                 works = shared.health.works_since(witnesses) => works,
             };
-        if let [like] = piece.sealed.batch().likes() {
+        if let [like] = part.sealed.batch().likes() {
             match failure {
-                Failure::Refused => piece.state.goes_on(shared.recent.refusals.of(like, now())),
+                Failure::Refused => part.state.goes_on(shared.recent.refusals.of(like, now())),
                 Failure::Passes | Failure::Never => shared.recent.refusals.forget(like),
             }
         }
-        match piece.state.follows(place, likes, failure, works, now()) {
-            Follows::Again if place == Place::Lane => return self.wait_here(piece).await,
-            Follows::Again | Follows::Aside => {
-                let mut wait = self.wait_of(&piece);
+        match part.state.follows(place, likes, failure, works, now()) {
+            Follows::Again if place == Place::Lane => return self.wait_here(part).await,
+            Follows::Again | Follows::Contended => {
+                let mut wait = self.wait_of(&part);
                 if failure == Failure::Refused && likes == 1 {
                     wait = wait.min(REFUSED_FOR / 3);
                 }
-                shared.put_aside(piece, now() + wait);
+                shared.defer(part, now() + wait);
             }
             Follows::Divided => {
                 let why = if failure == Failure::Refused { "refused" } else { "failing" };
                 Metric::Splits.add_labelled("why", why, 1);
-                let state = piece.state.of_a_part();
-                for sealed in piece.sealed.divide(PARTS, || self.keys.next()) {
-                    shared.put_aside(Piece { state, ..Piece::new(sealed) }, now());
+                let state = part.state.of_a_part();
+                for sealed in part.sealed.divide(PARTS, || self.keys.next()) {
+                    shared.defer(Part { state, ..Part::new(sealed) }, now());
                 }
             }
-            Follows::Quarantined => self.refuse(piece, error).await,
+            Follows::Quarantined => self.refuse(part, error).await,
         }
         None
     }
 
-    fn wait_of(&mut self, piece: &Piece) -> Duration {
-        self.shared.config.backoff.wait(piece.state.failures.max(1), &mut self.rng)
+    fn wait_of(&mut self, part: &Part) -> Duration {
+        self.shared.config.backoff.wait(part.state.failures.max(1), &mut self.rng)
     }
 
-    /// Keeps the lane with the piece until it is time to try again, or the store works again.
-    async fn wait_here(&mut self, piece: Piece) -> Option<Piece> {
-        let wait = self.wait_of(&piece);
+    /// Keeps the lane with the part until it is time to try again, or the store works again.
+    async fn wait_here(&mut self, part: Part) -> Option<Part> {
+        let wait = self.wait_of(&part);
         let shared = &self.shared;
         tokio::select! {
             biased;
-            () = shared.drain.expire(shared.deadline_of(&piece)) => {
-                shared.leave(piece);
+            () = shared.drain.expire(shared.deadline_of(&part)) => {
+                shared.leave(part);
                 None
             }
-            () = shared.progress.store_works(), if shared.progress.store_failing() => Some(piece),
-            () = tokio::time::sleep(wait) => Some(piece),
+            () = shared.progress.store_works(), if shared.progress.store_failing() => Some(part),
+            () = tokio::time::sleep(wait) => Some(part),
         }
     }
 
     /// The likes that others keep writing wait aside, in a batch of their own, and the rest goes on here. This is a race, not
     /// a failure of the store, so nothing pauses.
-    fn part_contended(&mut self, place: Place, piece: Piece, places: &[usize]) -> Option<Piece> {
+    fn part_contended(&mut self, place: Place, part: Part, places: &[usize]) -> Option<Part> {
         let keys = [self.new_key(), self.new_key()];
-        let Piece { sealed, state, under_way } = piece;
+        let Part { sealed, state, under_way } = part;
         let [contended, rest] = sealed.split(places, keys);
-        let rest = Piece { state: state.of_the_rest(), ..Piece::new(rest) };
+        let rest = Part { state: state.of_the_rest(), ..Part::new(rest) };
         if rest.likes() > 0 {
             Metric::Splits.add_labelled("why", "contended", 1);
         }
-        let mut contended = Piece { state, ..Piece::new(contended) };
+        let mut contended = Part { state, ..Part::new(contended) };
         contended.state.resuming = true;
         contended.state.contended = true;
         contended.state.end_of_refusals();
         contended.sealed.batch().likes().iter().for_each(|like| self.shared.recent.refusals.forget(like));
         contended.state.failures = match place {
             Place::Lane => 0,
-            Place::Aside => (state.failures + 1).min(MAX_CONTENDED_WAITS),
+            Place::Contended => (state.failures + 1).min(MAX_CONTENDED_WAITS),
         };
         let wait = if place == Place::Lane { Duration::ZERO } else { self.wait_of(&contended) };
-        self.shared.put_aside(contended, now() + wait);
+        self.shared.defer(contended, now() + wait);
         drop(under_way);
         (rest.likes() > 0).then_some(rest)
     }
 
     /// What is stored for some likes cannot be read. That concerns each of them alone; the rest goes on at once.
-    fn part_undecidable(&mut self, piece: Piece, mut stored: Vec<Undecidable>) -> Option<Piece> {
-        stored.retain(|one| one.place < piece.likes());
+    fn part_undecidable(&mut self, part: Part, mut stored: Vec<Undecidable>) -> Option<Part> {
+        stored.retain(|one| one.place < part.likes());
         stored.sort_by_key(|one| one.place);
         stored.dedup_by_key(|one| one.place);
         let places: Vec<usize> = stored.iter().map(|one| one.place).collect();
         let keys = [self.new_key(), self.new_key()];
-        let Piece { sealed, state, under_way } = piece;
+        let Part { sealed, state, under_way } = part;
         let [undecidable, rest] = sealed.split(&places, keys);
         for (sealed, stored) in undecidable.divide(places.len(), || self.keys.next()).into_iter().zip(&stored) {
-            self.shared.part_with(Piece { state: state.of_the_rest(), ..Piece::new(sealed) }, stored);
+            self.shared.part_with(Part { state: state.of_the_rest(), ..Part::new(sealed) }, stored);
         }
         drop(under_way);
         if rest.likes() == 0 {
             return None;
         }
         Metric::Splits.add_labelled("why", "undecidable", 1);
-        Some(Piece { state: state.of_the_rest(), ..Piece::new(rest) })
+        Some(Part { state: state.of_the_rest(), ..Part::new(rest) })
     }
 
     /// A like that is refused for good. Its effect may be durable through another batch; then it only has to be settled.
-    async fn refuse(&mut self, piece: Piece, error: &StoreError) {
+    async fn refuse(&mut self, part: Part, error: &StoreError) {
         let shared = Arc::clone(&self.shared);
-        let like = piece.sealed.batch().likes()[0].clone();
+        let like = part.sealed.batch().likes()[0].clone();
         let stored = tokio::select! {
             biased;
-            () = shared.drain.expire(shared.deadline_of(&piece)) => {
-                shared.leave(piece);
+            () = shared.drain.expire(shared.deadline_of(&part)) => {
+                shared.leave(part);
                 return;
             }
             stored = shared.store.membership(like.post(), like.user()) => stored,
@@ -293,20 +293,20 @@ impl Lane {
             Ok(Some(stored)) if like.membership().cmp_newness(&stored.membership()).is_le() => {
                 let same = stored.liked() == like.liked();
                 let applied = Applied { duplicates: u64::from(same), stale: u64::from(!same), ..Applied::default() };
-                shared.settle(piece, &applied, Duration::ZERO).await;
+                shared.settle(part, &applied, Duration::ZERO).await;
             }
             Ok(_) => {
-                if let Some(row) = piece.state.refusals() {
+                if let Some(row) = part.state.refusals() {
                     shared.recent.refusals.remember(&like, row, now());
                 }
-                shared.quarantine(piece, &error.message);
+                shared.quarantine(part, &error.message);
             }
             Err(StoreError { class: ErrorClass::Undecidable(stored), .. }) if !stored.is_empty() => {
-                shared.part_with(piece, &stored[0]);
+                shared.part_with(part, &stored[0]);
             }
             Err(_) => {
-                let wait = self.wait_of(&piece).min(REFUSED_FOR / 3);
-                shared.put_aside(piece, now() + wait);
+                let wait = self.wait_of(&part).min(REFUSED_FOR / 3);
+                shared.defer(part, now() + wait);
             }
         }
     }

@@ -1,9 +1,9 @@
-//! What waits aside to be tried again, each piece with its own time. A lane that fails with a piece puts it here and goes on;
-//! the lanes aside take one when its time has come, try it once, and put it back. So a piece that fails for an hour costs an
+//! What waits aside to be tried again, each part with its own time. A lane that fails with a part puts it here and goes on;
+//! the lanes aside take one when its time has come, try it once, and put it back. So a part that fails for an hour costs an
 //! attempt now and then, and holds nobody.
 
 use super::attempt::Flight;
-use super::piece::{Piece, Purpose};
+use super::part::{Part, Purpose};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 /// Tasks that serve what waits aside. Idle ones cost nothing; each that is busy is one more commit at once.
 pub const ASIDE_LANES: usize = 16;
 
-/// How many of them may be busy with pieces that fail alone again and again: an attempt at a locked document takes as long
+/// How many of them may be busy with parts that fail alone again and again: an attempt at a locked document takes as long
 /// as the store waits for the lock, 20 s in Firestore.
 const STUCK_LANES: usize = 4;
 
@@ -23,21 +23,21 @@ const FLIGHT_LANES: usize = 8;
 #[derive(Default)]
 struct State {
     /// By the time when they are due, then in the order of coming.
-    fresh: BTreeMap<(Instant, u64), Piece>,
-    /// The same of pieces that fail alone again and again.
-    stuck: BTreeMap<(Instant, u64), Piece>,
+    fresh: BTreeMap<(Instant, u64), Part>,
+    /// The same of parts that fail alone again and again.
+    stuck: BTreeMap<(Instant, u64), Part>,
     flights: VecDeque<Flight>,
     next: u64,
     busy_with_stuck: usize,
     /// Attempts that were handed over and have not ended.
     flying: usize,
-    /// Deliveries of pieces that only wait to be left.
+    /// Deliveries of parts that only wait to be left.
     leaving: usize,
     /// Nothing will be put here but what comes out of here.
     draining: bool,
 }
 
-/// The pieces, shared by lanes and the lanes aside.
+/// The parts, shared by lanes and the lanes aside.
 #[derive(Default)]
 pub struct Waiting {
     state: Mutex<State>,
@@ -48,8 +48,8 @@ pub struct Waiting {
 
 /// What a lane aside is to do.
 pub(crate) enum Errand {
-    /// Try a piece.
-    Try(Piece, Option<Seat>),
+    /// Try a part.
+    Try(Part, Option<Seat>),
     /// See an attempt through.
     See(Flight, Seat),
 }
@@ -96,17 +96,17 @@ impl Waiting {
         &self.changed
     }
 
-    /// Keeps a piece until `due`.
-    pub(super) fn push(&self, piece: Piece, due: Instant) {
+    /// Keeps a part until `due`.
+    pub(super) fn push(&self, part: Part, due: Instant) {
         let mut state = self.state();
         let key = (due, state.next);
         state.next += 1;
-        if piece.state.purpose == Purpose::Leave {
-            state.leaving += piece.sealed.deliveries();
+        if part.state.purpose == Purpose::Leave {
+            state.leaving += part.sealed.deliveries();
         }
-        match piece.state.is_stuck(piece.likes()) {
-            true => state.stuck.insert(key, piece),
-            false => state.fresh.insert(key, piece),
+        match part.state.is_stuck(part.likes()) {
+            true => state.stuck.insert(key, part),
+            false => state.fresh.insert(key, part),
         };
         drop(state);
         self.changed.notify_waiters();
@@ -141,30 +141,30 @@ impl Waiting {
         }
         let over = give_up.is_some_and(|give_up| give_up <= now);
         let leaves = state.draining;
-        let is_due = |(key, piece): (&(Instant, u64), &Piece)| {
-            let due = over || key.0 <= now || leaves && piece.state.purpose == Purpose::Leave;
+        let is_due = |(key, part): (&(Instant, u64), &Part)| {
+            let due = over || key.0 <= now || leaves && part.state.purpose == Purpose::Leave;
             due.then_some(*key)
         };
         // While draining, what only waits to be left is found among the others; they are few.
         let many = if leaves { usize::MAX } else { 1 };
         if let Some(key) = state.fresh.iter().take(many).find_map(is_due) {
-            let piece = state.fresh.remove(&key)?;
-            if piece.state.purpose == Purpose::Leave {
-                state.leaving -= piece.sealed.deliveries();
+            let part = state.fresh.remove(&key)?;
+            if part.state.purpose == Purpose::Leave {
+                state.leaving -= part.sealed.deliveries();
             }
-            return Some(Errand::Try(piece, None));
+            return Some(Errand::Try(part, None));
         }
         if state.busy_with_stuck < STUCK_LANES
             && let Some(key) = state.stuck.iter().next().and_then(is_due)
         {
-            let piece = state.stuck.remove(&key)?;
+            let part = state.stuck.remove(&key)?;
             state.busy_with_stuck += 1;
-            return Some(Errand::Try(piece, Some(Seat { waiting: Arc::clone(self), of_a_flight: false })));
+            return Some(Errand::Try(part, Some(Seat { waiting: Arc::clone(self), of_a_flight: false })));
         }
         None
     }
 
-    /// When the next piece is due that can be taken then.
+    /// When the next part is due that can be taken then.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         let state = self.state();
         let fresh = state.fresh.keys().next();

@@ -57,9 +57,9 @@ pub(super) async fn agree(
             }
             Err(error) => health.judged(error),
         };
-        if error.class == ErrorClass::BatchCannotWork {
+        if error.class == ErrorClass::Rejected {
             let message = format!("the store refuses to keep what its workers agree on; is its address right? {error}");
-            return Err(EngineError::Store(StoreError { class: ErrorClass::CannotWork, message, source: None }));
+            return Err(EngineError::Store(StoreError { class: ErrorClass::Fatal, message, source: None }));
         }
         if !matches!(error.class, ErrorClass::DidNotCommit | ErrorClass::Unknown | ErrorClass::Unauthenticated) {
             return Err(EngineError::Store(error));

@@ -4,7 +4,7 @@ use crate::common::budget::Budget;
 use crate::engine::aggregate;
 use crate::engine::flush::{self, BatchKeys, LaneKeys};
 use crate::like::event::OrderPolicy;
-use crate::source::held::Held;
+use crate::source::in_flight::InFlight;
 use crate::store::Limits;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub struct Config {
     pub linger: Duration,
     /// Likes whose commit was answered that are remembered to save work; `None` takes what suits the store. They take an
     /// eighth of `max_held_bytes` at most, however long their ids are.
-    pub window_likes: Option<usize>,
+    pub recent_likes: Option<usize>,
     /// Commits at once; `None` takes what suits the store.
     pub lanes: Option<usize>,
     /// Retries and shards.
@@ -48,7 +48,7 @@ impl Default for Config {
             max_held_bytes: 256 << 20,
             batch_writes: None,
             linger: aggregate.linger,
-            window_likes: None,
+            recent_likes: None,
             lanes: None,
             flush: flush::Config::default(),
             drain_timeout: Duration::from_secs(25),
@@ -62,12 +62,12 @@ impl Default for Config {
 const LONGEST_LINGER: Duration = Duration::from_secs(1);
 
 /// The part of the bytes held that recent likes may take.
-const WINDOW_PART: usize = 8;
+const RECENT_PART: usize = 8;
 
 /// Two settings that cannot work together; the sentence names both.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Conflict(pub String);
+pub struct ConfigError(pub String);
 
 impl Config {
     /// Refuses settings that cannot work together, or with the store's limits, or with the lease and the number of streams
@@ -75,8 +75,8 @@ impl Config {
     ///
     /// # Errors
     /// The first conflict found.
-    pub fn check(&self, limits: &Limits, max_lease: Option<Duration>, streams: usize) -> Result<(), Conflict> {
-        let refuse = |text: String| Err(Conflict(text));
+    pub fn check(&self, limits: &Limits, max_lease: Option<Duration>, streams: usize) -> Result<(), ConfigError> {
+        let refuse = |text: String| Err(ConfigError(text));
         let writes = self.batch_writes.unwrap_or(limits.max_writes);
         if writes < 3 {
             return refuse(format!(
@@ -150,8 +150,8 @@ impl Config {
 
     /// The budget of one worker with these settings, with nothing held yet.
     #[must_use]
-    pub fn held(&self) -> Arc<Held> {
-        Held::new(Budget::new(self.max_held_deliveries, self.max_held_bytes))
+    pub fn held(&self) -> Arc<InFlight> {
+        InFlight::new(Budget::new(self.max_held_deliveries, self.max_held_bytes))
     }
 
     /// The retry deadline that suits a source: a little less than its lease, and never more than the default.
@@ -166,8 +166,8 @@ impl Config {
             max_writes: self.batch_writes.unwrap_or(limits.max_writes),
             max_bytes: limits.max_bytes,
             linger: self.linger,
-            window_likes: self.window_likes.unwrap_or(limits.window_likes),
-            window_bytes: self.max_held_bytes / WINDOW_PART,
+            recent_likes: self.recent_likes.unwrap_or(limits.recent_likes),
+            recent_bytes: self.max_held_bytes / RECENT_PART,
             seed: self.seed_of("hash", 0),
         }
     }
@@ -217,7 +217,7 @@ mod tests {
         max_writes: 500,
         max_bytes: 3 << 20,
         lanes: 2,
-        window_likes: 100_000,
+        recent_likes: 100_000,
         batch_key_lifetime: Some(Duration::from_secs(7 * 86_400)),
     };
 

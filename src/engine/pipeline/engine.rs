@@ -1,7 +1,7 @@
 //! The tasks of one worker: which there are, in which order they end, and what becomes of what they hold.
 
 use super::confirm::{MAX_CONFIRMATIONS, confirm};
-use super::lanes::{Work, run_aside, run_lane};
+use super::lanes::{Work, run_contended, run_lane};
 use super::{Config, EngineError, pull, watch};
 use crate::engine::aggregate::Aggregator;
 use crate::engine::flush::{self, ASIDE_LANES, Drain, Health, Lane, now};
@@ -11,7 +11,7 @@ use crate::engine::receipt::Receipt;
 use crate::engine::watchdog::Name;
 use crate::like::event::Poison;
 use crate::source::ack::Confirmation;
-use crate::source::held::{Held, HeldBytes};
+use crate::source::in_flight::{HeldBytes, InFlight};
 use crate::source::{Source, SourceError};
 use crate::store::{Limits, Store, StoreError};
 use futures::FutureExt;
@@ -34,7 +34,7 @@ pub(super) struct Parts {
     pub(super) source: Arc<dyn Source>,
     pub(super) store: Arc<dyn Store>,
     pub(super) health: Arc<Health>,
-    pub(super) held: Arc<Held>,
+    pub(super) held: Arc<InFlight>,
     pub(super) progress: Arc<Progress>,
     pub(super) config: Config,
 }
@@ -82,13 +82,13 @@ pub(super) struct Engine {
     pullers: JoinSet<Result<(), SourceError>>,
     lanes: JoinSet<()>,
     /// The lanes that serve what waits aside; they are idle while nothing does.
-    aside: JoinSet<()>,
+    contended: JoinSet<()>,
     quarantine: JoinSet<()>,
     health: JoinSet<Result<(), StoreError>>,
     confirmer: JoinSet<()>,
     watch: JoinSet<String>,
-    /// The window's part of the budget.
-    _window: Option<HeldBytes>,
+    /// What the recent likes take of the budget.
+    _recent: Option<HeldBytes>,
 }
 
 impl Engine {
@@ -97,9 +97,9 @@ impl Engine {
         let limits = store.limits();
         let mut aggregate = config.aggregate(&limits);
         // Nothing is held yet, so there is room.
-        let window = (aggregate.window_likes > 0).then(|| held.take(aggregate.window_bytes).now_or_never()).flatten();
-        if window.is_none() {
-            aggregate.window_likes = 0;
+        let recent = (aggregate.recent_likes > 0).then(|| held.take(aggregate.recent_bytes).now_or_never()).flatten();
+        if recent.is_none() {
+            aggregate.recent_likes = 0;
         }
         let drain = Arc::new(Drain::default());
         let (poison, poison_in) = mpsc::channel(config.max_poison_on_its_way());
@@ -130,12 +130,12 @@ impl Engine {
             no_more_answers: CancellationToken::new(),
             pullers: JoinSet::new(),
             lanes: JoinSet::new(),
-            aside: JoinSet::new(),
+            contended: JoinSet::new(),
             quarantine: JoinSet::new(),
             health: JoinSet::new(),
             confirmer: JoinSet::new(),
             watch: JoinSet::new(),
-            _window: window,
+            _recent: recent,
         };
         engine.spawn_health(&parts);
         engine.spawn_lanes(&parts, &shared, &limits);
@@ -155,14 +155,15 @@ impl Engine {
     fn spawn_lanes(&mut self, Parts { progress, config, .. }: &Parts, shared: &Arc<flush::Shared>, limits: &Limits) {
         let lanes = config.lanes.unwrap_or(limits.lanes);
         let lane = |number, name| {
-            let sign = progress.signs().add(name);
-            Lane::new(Arc::clone(shared), sign, config.seed_of("lane", number), config.keys_of(number))
+            let heartbeat = progress.heartbeats().add(name);
+            Lane::new(Arc::clone(shared), heartbeat, config.seed_of("lane", number), config.keys_of(number))
         };
         for number in 0..lanes {
             self.lanes.spawn(run_lane(lane(number, Name::Lane(number)), Arc::clone(&self.work)));
         }
         for number in 0..ASIDE_LANES {
-            self.aside.spawn(run_aside(lane(lanes + number, Name::AsideLane(number)), Arc::clone(&self.work)));
+            self.contended
+                .spawn(run_contended(lane(lanes + number, Name::ContendedLane(number)), Arc::clone(&self.work)));
         }
     }
 
@@ -174,7 +175,7 @@ impl Engine {
                 work: Arc::clone(&self.work),
                 held: Arc::clone(held),
                 progress: Arc::clone(progress),
-                sign: progress.signs().add(Name::Stream(number)),
+                heartbeat: progress.heartbeats().add(Name::Stream(number)),
                 poison: shared.poison.clone(),
                 confirmations: shared.confirmations.clone(),
                 order: config.order,
@@ -197,7 +198,7 @@ impl Engine {
             health: Arc::clone(health),
             source: source.name(),
             progress: Arc::clone(progress),
-            sign: progress.signs().add(Name::Quarantine),
+            heartbeat: progress.heartbeats().add(Name::Quarantine),
             confirmations: shared.confirmations.clone(),
             backoff: config.flush.backoff,
             retry_deadline: config.flush.retry_deadline,
@@ -222,7 +223,7 @@ impl Engine {
                     self.stop_pulling.cancel();
                 }
                 Some(_) = self.lanes.join_next() => return Err(EngineError::EndedEarly("lane")),
-                Some(_) = self.aside.join_next() => return Err(EngineError::EndedEarly("lane")),
+                Some(_) = self.contended.join_next() => return Err(EngineError::EndedEarly("lane")),
                 Some(_) = self.quarantine.join_next() => return Err(EngineError::EndedEarly("quarantine")),
                 error = ended_badly(&mut self.watch, &mut self.health) => return Err(error),
                 ended = self.pullers.join_next() => match ended {
@@ -249,12 +250,12 @@ impl Engine {
             error = ended_badly(&mut self.watch, &mut self.health) => return Err(error),
             joined = join_all(&mut self.lanes, "lane") => joined?,
         }
-        self.work.no_more_aside.cancel();
+        self.work.no_more_contended.cancel();
         self.work.waiting.drain();
         tokio::select! {
             biased;
             error = ended_badly(&mut self.watch, &mut self.health) => return Err(error),
-            joined = join_all(&mut self.aside, "lane") => joined?,
+            joined = join_all(&mut self.contended, "lane") => joined?,
         }
         self.watch.shutdown().await;
         self.poison = None;
@@ -302,14 +303,14 @@ impl Engine {
         self.work.waiting.clear();
         let nobody = crate::like::batch::BatchKey::from_random(0);
         while self.work.aggregator.seal(nobody).is_some() {}
-        while self.work.aggregator.seal_aside(nobody).is_some() {}
+        while self.work.aggregator.seal_contended(nobody).is_some() {}
     }
 
     async fn abort_tasks(&mut self) {
         self.watch.shutdown().await;
         self.pullers.shutdown().await;
         self.lanes.shutdown().await;
-        self.aside.shutdown().await;
+        self.contended.shutdown().await;
         self.quarantine.shutdown().await;
         self.health.shutdown().await;
         self.confirmer.shutdown().await;

@@ -3,7 +3,7 @@
 use crate::engine::aggregate::{Aggregator, Sealed};
 use crate::engine::flush::{Errand, Lane, Waiting, now};
 use crate::engine::receipt::Receipt;
-use crate::source::held::Held;
+use crate::source::in_flight::InFlight;
 use crate::telemetry::Metric;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,15 +21,15 @@ pub(super) struct Work {
     /// What waits aside.
     pub(super) waiting: Arc<Waiting>,
     /// Nothing more will be put aside by the lanes.
-    pub(super) no_more_aside: CancellationToken,
-    held: Arc<Held>,
+    pub(super) no_more_contended: CancellationToken,
+    held: Arc<InFlight>,
     /// Deliveries that the source hands out at once.
     max_outstanding: Option<usize>,
     /// Streams that would pull, and there is no room.
     waits_for_room: AtomicUsize,
     /// One idle lane at a time waits for the next batch; the others wait for their turn.
     turn: Mutex<()>,
-    aside_turn: Mutex<()>,
+    contended_turn: Mutex<()>,
 }
 
 pub(super) async fn run_lane(mut lane: Lane, work: Arc<Work>) {
@@ -45,10 +45,10 @@ pub(super) async fn run_lane(mut lane: Lane, work: Arc<Work>) {
     }
 }
 
-pub(super) async fn run_aside(mut lane: Lane, work: Arc<Work>) {
+pub(super) async fn run_contended(mut lane: Lane, work: Arc<Work>) {
     loop {
         let errand = {
-            let _turn = work.aside_turn.lock().await;
+            let _turn = work.contended_turn.lock().await;
             work.next_errand(&mut lane).await
         };
         match errand {
@@ -68,18 +68,22 @@ impl Drop for WaitsForRoom<'_> {
 }
 
 impl Work {
-    pub(super) fn new(aggregator: Arc<Aggregator<Receipt>>, held: Arc<Held>, max_outstanding: Option<usize>) -> Self {
+    pub(super) fn new(
+        aggregator: Arc<Aggregator<Receipt>>,
+        held: Arc<InFlight>,
+        max_outstanding: Option<usize>,
+    ) -> Self {
         Self {
             aggregator,
             ready: Notify::new(),
             no_more: CancellationToken::new(),
             waiting: Arc::default(),
-            no_more_aside: CancellationToken::new(),
+            no_more_contended: CancellationToken::new(),
             held,
             max_outstanding,
             waits_for_room: AtomicUsize::new(0),
             turn: Mutex::new(()),
-            aside_turn: Mutex::new(()),
+            contended_turn: Mutex::new(()),
         }
     }
 
@@ -97,7 +101,7 @@ impl Work {
             || self.max_outstanding.is_some_and(|most| self.held.budget().deliveries() >= most)
     }
 
-    /// What has come up aside: a piece whose time has come, or likes that wait there; more of their members fold while they
+    /// What has come up aside: a part whose time has come, or likes that wait there; more of their members fold while they
     /// are under way. `None` when nothing more will come.
     async fn next_errand(&self, lane: &mut Lane) -> Option<Errand> {
         let shared = Arc::clone(&lane.shared);
@@ -108,10 +112,10 @@ impl Work {
             if let Some(errand) = self.waiting.take(now(), give_up) {
                 return Some(errand);
             }
-            if let Some(sealed) = self.aggregator.seal_aside(lane.new_key()) {
-                return Some(shared.errand_of_aside(sealed));
+            if let Some(sealed) = self.aggregator.seal_contended(lane.new_key()) {
+                return Some(shared.errand_of_contended(sealed));
             }
-            let ends = self.no_more_aside.is_cancelled();
+            let ends = self.no_more_contended.is_cancelled();
             if ends && self.waiting.is_empty() {
                 return None;
             }
@@ -120,7 +124,7 @@ impl Work {
             tokio::select! {
                 biased;
                 () = changed => {}
-                () = self.no_more_aside.cancelled(), if !ends => {}
+                () = self.no_more_contended.cancelled(), if !ends => {}
                 () = async {
                     match look_at {
                         Some(at) => shared.drain.expire(at).await,
@@ -133,9 +137,9 @@ impl Work {
 
     /// The oldest likes of members that make no trouble.
     fn seal(&self, lane: &mut Lane) -> Option<Sealed<Receipt>> {
-        self.aggregator.forget_aside(now());
+        self.aggregator.forget_contended(now());
         let sealed = self.aggregator.seal(lane.new_key());
-        if self.aggregator.waits_aside() {
+        if self.aggregator.contended_waiting() {
             self.waiting.changed().notify_waiters();
         }
         sealed

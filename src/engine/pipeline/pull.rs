@@ -6,10 +6,10 @@ use crate::engine::aggregate::{Added, Known};
 use crate::engine::flush::now;
 use crate::engine::progress::Progress;
 use crate::engine::receipt::Receipt;
-use crate::engine::watchdog::Sign;
+use crate::engine::watchdog::Heartbeat;
 use crate::like::event::{OrderPolicy, Poison, decode_with};
 use crate::source::ack::{Confirmation, Settlement};
-use crate::source::held::{Held, Reserved};
+use crate::source::in_flight::{InFlight, Reserved};
 use crate::source::{Delivery, RoomTaken, Source, SourceError, Stream};
 use crate::telemetry::Metric;
 use futures::FutureExt;
@@ -38,9 +38,9 @@ pub(super) struct Puller {
     pub(super) source: Arc<dyn Source>,
     pub(super) number: usize,
     pub(super) work: Arc<Work>,
-    pub(super) held: Arc<Held>,
+    pub(super) held: Arc<InFlight>,
     pub(super) progress: Arc<Progress>,
-    pub(super) sign: Arc<Sign>,
+    pub(super) heartbeat: Arc<Heartbeat>,
     pub(super) poison: mpsc::Sender<(Receipt, Poison)>,
     pub(super) confirmations: mpsc::Sender<Confirmation>,
     pub(super) order: OrderPolicy,
@@ -64,7 +64,7 @@ impl Puller {
             let failures = in_a_row.failed(now());
             Metric::StreamRestarts.add(1);
             tracing::warn!(stream = self.number, failures, "the stream is opened again: {error}");
-            self.sign.is_down(error.message);
+            self.heartbeat.is_down(error.message);
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return Ok(()),
@@ -80,7 +80,7 @@ impl Puller {
             () = self.stop.cancelled() => return Ok(()),
             opened = self.source.open(self.number) => opened?,
         };
-        self.sign.is_open();
+        self.heartbeat.is_open();
         self.progress.set_pulling(true);
         // Cancelling it between deliveries loses none: `pull` is cancel safe, and what it has answered is taken without an
         // await.
@@ -103,12 +103,12 @@ impl Puller {
                 return Ok(());
             }
             in_a_row.worked();
-            self.sign.steps("waits for acknowledgements to be taken");
+            self.heartbeat.working("waits for acknowledgements to be taken");
             let dropped_poison = self.take_in(deliveries, room).await;
             if dropped_poison > 0 {
                 tokio::time::sleep(PAUSE_AFTER_DROPPED_POISON).await;
             }
-            self.sign.rests();
+            self.heartbeat.idle();
         }
     }
 
@@ -148,10 +148,10 @@ impl Puller {
         if let Some(room) = self.held.reserve(self.most).now_or_never() {
             return Some(room);
         }
-        self.sign.waits_for_room();
+        self.heartbeat.waits_for_room();
         let _waits = self.work.wait_for_room();
         let room = self.held.reserve(self.most).await;
-        self.sign.rests();
+        self.heartbeat.idle();
         Some(room)
     }
 

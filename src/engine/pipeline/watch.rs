@@ -44,7 +44,7 @@ impl Watch {
         loop {
             tick.tick().await;
             shares.look(&self.progress);
-            let found = watchdog.look(self.progress.signs(), self.buffer());
+            let found = watchdog.look(self.progress.heartbeats(), self.buffer());
             if let Some(standstill) = found.iter().find(|finding| finding.is_standstill()) {
                 return standstill.to_string();
             }
@@ -59,7 +59,7 @@ impl Watch {
 
     fn buffer(&self) -> Buffer {
         let due_at = self.work.aggregator.due_at();
-        let waits = due_at.is_some() || self.work.aggregator.waits_aside() || !self.work.waiting.is_empty();
+        let waits = due_at.is_some() || self.work.aggregator.contended_waiting() || !self.work.waiting.is_empty();
         Buffer { waits, overdue: due_at.is_some_and(|due| due + LOOK_EVERY < now()) }
     }
 }
@@ -110,7 +110,7 @@ impl Silence {
         // While something is wrong it is asked at every look, so that it is well again soon after.
         if self.looks >= ASK_AFTER || self.problem.is_some() {
             self.looks = 0;
-            let answer = tokio::time::timeout(ANSWER_WITHIN, source.answers()).await;
+            let answer = tokio::time::timeout(ANSWER_WITHIN, source.ping()).await;
             self.problem = match answer {
                 Ok(Ok(())) => None,
                 Ok(Err(error)) => Some(format!("the source does not answer: {error}")),

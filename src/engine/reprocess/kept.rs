@@ -3,8 +3,8 @@
 use crate::like::batch::{Batch, BatchKey};
 use crate::like::event::Like;
 use crate::store::{
-    Applied, Attempt, Counts, Depth, Examined, Limits, Listing, PageSize, QuarantinePage, Quarantined, Repair,
-    Repaired, Settings, Store, StoreError, Tally,
+    Applied, Attempt, Audit, Counts, Depth, Limits, Listing, PageSize, QuarantinePage, Quarantined, Repair, Repaired,
+    Settings, Store, StoreError, Tally,
 };
 use async_trait::async_trait;
 use std::sync::Arc;
@@ -30,11 +30,11 @@ impl Counts for Kept {
 
 #[async_trait]
 impl Repair for Kept {
-    async fn examine(&self, post: &str) -> Result<Examined, StoreError> {
-        self.0.examine(post).await
+    async fn audit(&self, post: &str) -> Result<Audit, StoreError> {
+        self.0.audit(post).await
     }
 
-    async fn repair(&self, post: &str, seen: &Examined) -> Result<Repaired, StoreError> {
+    async fn repair(&self, post: &str, seen: &Audit) -> Result<Repaired, StoreError> {
         self.0.repair(post, seen).await
     }
 }

@@ -34,9 +34,9 @@ async fn quarantine(payloads: &[&str]) -> (Arc<dyn Store>, Vec<Quarantined>) {
     (store, entries)
 }
 
-async fn readmit_all(store: &Arc<dyn Store>, entries: Vec<Quarantined>, config: Config) -> Vec<Fate> {
+async fn reprocess_all(store: &Arc<dyn Store>, entries: Vec<Quarantined>, config: Config) -> Vec<Fate> {
     let mut rng = SmallRng::seed_from_u64(1);
-    let (fates, ended) = readmit(store, entries, config, CancellationToken::new(), Arc::default(), &mut rng).await;
+    let (fates, ended) = reprocess(store, entries, config, CancellationToken::new(), Arc::default(), &mut rng).await;
     ended.expect("memory works");
     fates
 }
@@ -46,7 +46,7 @@ async fn what_counts_now_leaves_the_quarantine_and_what_is_poison_stays_under_it
     // One is from the time after its own message, one is liked twice, one has no version.
     let payloads = [event("a", "like.added", ""), event("a", "like.added", ""), "rubbish".to_owned()];
     let (store, entries) = quarantine(&payloads.each_ref().map(String::as_str)).await;
-    let fates = readmit_all(&store, entries.clone(), Config::default()).await;
+    let fates = reprocess_all(&store, entries.clone(), Config::default()).await;
     assert_eq!(fates[..2], [Fate::Counted, Fate::Counted]);
     assert!(matches!(&fates[2], Fate::StillPoison(why) if why.field == "payload"), "{fates:?}");
     let tally = store.tally("p", Depth::ShardsAndMembers).await.expect("a tally");
@@ -56,7 +56,7 @@ async fn what_counts_now_leaves_the_quarantine_and_what_is_poison_stays_under_it
     assert_eq!((&left[0].id, &left[0].reason), (&entries[2].id, &entries[2].reason), "as it was kept first");
     // The same again, as after a crash before the deletion.
     store.quarantine(&entries[..1]).await.expect("kept");
-    assert_eq!(readmit_all(&store, entries[..1].to_vec(), Config::default()).await, [Fate::Counted]);
+    assert_eq!(reprocess_all(&store, entries[..1].to_vec(), Config::default()).await, [Fate::Counted]);
     assert_eq!(store.tally("p", Depth::Shards).await.expect("a tally").count, 1);
 }
 
@@ -66,11 +66,11 @@ async fn another_order_policy_than_the_workers_have_readmits_nothing() {
     let (store, entries) = quarantine(&[&payload]).await;
     let by_version = Config { order: OrderPolicy::Version, ..Config::default() };
     // The first to use the store decides, be it a worker or a readmission.
-    let fates = readmit_all(&store, entries.clone(), by_version).await;
+    let fates = reprocess_all(&store, entries.clone(), by_version).await;
     assert!(matches!(&fates[0], Fate::StillPoison(why) if why.field == "version"), "{fates:?}");
     let mut rng = SmallRng::seed_from_u64(1);
     let (config, shutdown) = (Config::default(), CancellationToken::new());
-    let (fates, ended) = readmit(&store, entries, config, shutdown, Arc::default(), &mut rng).await;
+    let (fates, ended) = reprocess(&store, entries, config, shutdown, Arc::default(), &mut rng).await;
     let told = ended.expect_err("it is refused").to_string();
     assert!(told.contains("--order version") && told.contains("--order occurred-at"), "{told}");
     assert_eq!(fates, [Fate::Left]);
@@ -83,7 +83,7 @@ async fn an_interrupted_readmission_leaves_what_it_did_not_count() {
     let (store, entries) = quarantine(&[&payload]).await;
     let (shutdown, mut rng) = (CancellationToken::new(), SmallRng::seed_from_u64(1));
     shutdown.cancel();
-    let (fates, ended) = readmit(&store, entries, Config::default(), shutdown, Arc::default(), &mut rng).await;
+    let (fates, ended) = reprocess(&store, entries, Config::default(), shutdown, Arc::default(), &mut rng).await;
     ended.expect("memory works");
     assert_eq!(fates, [Fate::Left]);
     assert_eq!(store.quarantined(None, PageSize::entries(10)).await.expect("a page").entries.len(), 1);
@@ -99,5 +99,5 @@ async fn an_event_whose_attributes_say_what_it_leaves_out_is_readmitted_with_the
         ce("ce-type", "like.added"),
         ce("ce-time", "2026-01-01T00:00:00Z"),
     ];
-    assert_eq!(readmit_all(&store, entries, Config::default()).await, [Fate::Counted]);
+    assert_eq!(reprocess_all(&store, entries, Config::default()).await, [Fate::Counted]);
 }

@@ -12,10 +12,10 @@ use tokio::time::Instant;
 #[derive(Default)]
 pub(super) struct Locks(Mutex<Waiting>);
 
-type Waiting = HashMap<Name, VecDeque<oneshot::Sender<Held>>, FixedState>;
+type Waiting = HashMap<Name, VecDeque<oneshot::Sender<InFlight>>, FixedState>;
 
 /// A lock. Dropping it passes it on.
-pub(super) struct Held {
+pub(super) struct InFlight {
     locks: Option<Arc<Locks>>,
     document: Name,
 }
@@ -26,7 +26,7 @@ impl Locks {
     }
 
     /// Waits until the document is free; `None` when it is not before the deadline.
-    pub(super) async fn lock(self: &Arc<Self>, document: Name, deadline: Instant) -> Option<Held> {
+    pub(super) async fn lock(self: &Arc<Self>, document: Name, deadline: Instant) -> Option<InFlight> {
         let granted = match self.waiting().entry(document) {
             Entry::Vacant(free) => {
                 free.insert(VecDeque::new());
@@ -39,7 +39,7 @@ impl Locks {
             }
         };
         match granted {
-            None => Some(Held { locks: Some(Arc::clone(self)), document }),
+            None => Some(InFlight { locks: Some(Arc::clone(self)), document }),
             // A lock that is granted to somebody who has just given up lies in the channel and is dropped with it.
             Some(granted) => tokio::time::timeout_at(deadline, granted).await.ok()?.ok(),
         }
@@ -56,7 +56,7 @@ impl Locks {
                 next
             };
             let Some(next) = next else { return };
-            match next.send(Held { locks: Some(Arc::clone(&self)), document }) {
+            match next.send(InFlight { locks: Some(Arc::clone(&self)), document }) {
                 Ok(()) => return,
                 // Who waited has given up; the lock is still ours to pass on.
                 Err(mut unwanted) => unwanted.locks = None,
@@ -65,7 +65,7 @@ impl Locks {
     }
 }
 
-impl Drop for Held {
+impl Drop for InFlight {
     fn drop(&mut self) {
         if let Some(locks) = self.locks.take() {
             locks.pass_on(self.document);
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    async fn lock(locks: &Arc<Locks>, document: Name, seconds: u64) -> Option<Held> {
+    async fn lock(locks: &Arc<Locks>, document: Name, seconds: u64) -> Option<InFlight> {
         locks.lock(document, Instant::now() + Duration::from_secs(seconds)).await
     }
 

@@ -4,8 +4,8 @@ use super::{Contention, Name};
 use crate::like::batch::{Batch, BatchKey};
 use crate::like::event::Like;
 use crate::store::{
-    Applied, Attempt, Counts, Depth, ErrorClass, Examined, Limits, Listing, PageSize, QuarantinePage, Quarantined,
-    Repair, Repaired, Settings, Store, StoreError, Tally,
+    Applied, Attempt, Audit, Counts, Depth, ErrorClass, Limits, Listing, PageSize, QuarantinePage, Quarantined, Repair,
+    Repaired, Settings, Store, StoreError, Tally,
 };
 use async_trait::async_trait;
 use foldhash::fast::FixedState;
@@ -86,19 +86,19 @@ impl<S: Store> Counts for Contended<S> {
 
 #[async_trait]
 impl<S: Store> Repair for Contended<S> {
-    async fn examine(&self, post: &str) -> Result<Examined, StoreError> {
-        self.inner.examine(post).await
+    async fn audit(&self, post: &str) -> Result<Audit, StoreError> {
+        self.inner.audit(post).await
     }
 
     /// Rare, and on a document that no worker writes: it waits for nobody.
-    async fn repair(&self, post: &str, seen: &Examined) -> Result<Repaired, StoreError> {
+    async fn repair(&self, post: &str, seen: &Audit) -> Result<Repaired, StoreError> {
         self.inner.repair(post, seen).await
     }
 }
 
 #[async_trait]
 impl<S: Store> Store for Contended<S> {
-    /// All locks are held until the wrapped store has committed, so a concurrent twin on any of the documents comes
+    /// All locks are held until the wrapped store has committed, so a concurrent writer on any of the documents comes
     /// entirely before or entirely after.
     async fn apply(&self, batch: &Batch, attempt: Attempt) -> Result<Applied, StoreError> {
         if attempt.resuming {

@@ -188,8 +188,8 @@ fn inflated(payload: &[u8], coding: Coding) -> Option<Cow<'static, [u8]>> {
     let mut unpacked = Vec::new();
     inflate.push(payload);
     inflate.finish();
-    while let Some(piece) = inflate.next_piece().ok()? {
-        unpacked.extend_from_slice(piece);
+    while let Some(chunk) = inflate.next_chunk().ok()? {
+        unpacked.extend_from_slice(chunk);
     }
     Some(unpacked.into())
 }

@@ -7,12 +7,12 @@ const A: &str = r#"{"eventId":"a"}"#;
 const B: &str = r#"{"eventId":"b","extra":{"n":[1,{"x":"}{"}]}}"#;
 const C: &str = r#"{"eventId":"c","text":"\"}{\""}"#;
 
-/// All records of `text`, pushed in pieces of that many bytes.
-fn cut(framing: Framing, text: &[u8], piece: usize, most: usize) -> (Vec<Record>, Option<Refusal>, bool) {
+/// All records of `text`, pushed in chunks of that many bytes.
+fn cut(framing: Framing, text: &[u8], chunk: usize, most: usize) -> (Vec<Record>, Option<Refusal>, bool) {
     let mut framer = Framer::new(framing, most);
     let mut records = Vec::new();
-    for piece in text.chunks(piece.max(1)) {
-        framer.push(piece);
+    for chunk in text.chunks(chunk.max(1)) {
+        framer.push(chunk);
         records.extend(std::iter::from_fn(|| framer.next_record()));
     }
     framer.finish();
@@ -23,8 +23,8 @@ fn cut(framing: Framing, text: &[u8], piece: usize, most: usize) -> (Vec<Record>
 fn texts(framing: Framing, text: impl AsRef<[u8]>) -> Vec<String> {
     let text = text.as_ref();
     let whole = cut(framing, text, text.len(), 10 << 20);
-    for piece in [1, 2, 3, 7] {
-        assert_eq!(cut(framing, text, piece, 10 << 20), whole, "in pieces of {piece}");
+    for chunk in [1, 2, 3, 7] {
+        assert_eq!(cut(framing, text, chunk, 10 << 20), whole, "in chunks of {chunk}");
     }
     whole.0.iter().map(|record| String::from_utf8_lossy(&record.payload).into_owned()).collect()
 }
@@ -148,8 +148,8 @@ fn what_is_held_is_one_record_and_one_piece() {
     ] {
         for framing in [Framing::Lines, Framing::Objects, Framing::One] {
             let mut framer = Framer::new(framing, most);
-            for piece in text.as_bytes().chunks(10_000) {
-                framer.push(piece);
+            for chunk in text.as_bytes().chunks(10_000) {
+                framer.push(chunk);
                 let held = framer.held_bytes();
                 assert!(held <= (2 * (most + 10_000)).max(KEEP_BYTES), "{} as {framing:?}: {held}", &text[..9]);
                 while framer.next_record().is_some() {}
@@ -224,12 +224,12 @@ const WORDS: &[&str] = &[
 proptest! {
     #[test]
     fn the_records_are_the_same_wherever_a_piece_ends(
-        words in prop::collection::vec(prop::sample::select(WORDS), 0..60), piece in 1..50_usize, how in 0..4_usize,
+        words in prop::collection::vec(prop::sample::select(WORDS), 0..60), chunk in 1..50_usize, how in 0..4_usize,
     ) {
         let framing = [Framing::Lines, Framing::Objects, Framing::One, Framing::Sequence][how];
         let text = words.concat();
         let whole = cut(framing, text.as_bytes(), usize::MAX, 1 << 20);
-        prop_assert_eq!(cut(framing, text.as_bytes(), piece, 1 << 20), whole);
+        prop_assert_eq!(cut(framing, text.as_bytes(), chunk, 1 << 20), whole);
     }
 
     #[test]

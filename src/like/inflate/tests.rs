@@ -1,4 +1,4 @@
-//! What was packed comes out as it was, in pieces, or with the reason why not.
+//! What was packed comes out as it was, in chunks, or with the reason why not.
 
 use super::*;
 use flate2::Compression;
@@ -17,16 +17,16 @@ fn zstd(text: &[u8]) -> Vec<u8> {
     compress_to_vec(text, CompressionLevel::Fastest)
 }
 
-/// All that comes out of `packed`, pushed in pieces of that many bytes.
-fn unpack(packed: &[u8], piece: usize, limit_bytes: u64) -> (Vec<u8>, Result<(), InflateError>) {
+/// All that comes out of `packed`, pushed in chunks of that many bytes.
+fn unpack(packed: &[u8], chunk: usize, limit_bytes: u64) -> (Vec<u8>, Result<(), InflateError>) {
     let coding = Coding::of(packed).expect("its first bytes say what it is");
     let mut inflate = Inflate::new(coding, limit_bytes);
     let mut text = Vec::new();
-    let mut pieces = packed.chunks(piece);
+    let mut chunks = packed.chunks(chunk);
     loop {
-        let ended = match pieces.next() {
-            Some(piece) => {
-                inflate.push(piece);
+        let ended = match chunks.next() {
+            Some(chunk) => {
+                inflate.push(chunk);
                 false
             }
             None => {
@@ -35,10 +35,10 @@ fn unpack(packed: &[u8], piece: usize, limit_bytes: u64) -> (Vec<u8>, Result<(),
             }
         };
         loop {
-            match inflate.next_piece() {
-                Ok(Some(piece)) => {
-                    assert!(piece.len() <= PIECE_BYTES);
-                    text.extend_from_slice(piece);
+            match inflate.next_chunk() {
+                Ok(Some(chunk)) => {
+                    assert!(chunk.len() <= PIECE_BYTES);
+                    text.extend_from_slice(chunk);
                 }
                 Ok(None) => break,
                 Err(error) => return (text, Err(error)),
@@ -60,8 +60,8 @@ fn what_was_packed_comes_out_however_it_is_pushed() {
     for bytes in [0, 1, 100, 70_000, 300_000] {
         let text = some_text(bytes);
         for packed in [gzip(&text), zstd(&text)] {
-            for piece in [1, 7, 4_096, usize::MAX] {
-                assert_eq!(unpack(&packed, piece, u64::MAX), (text.clone(), Ok(())), "{bytes} in pieces of {piece}");
+            for chunk in [1, 7, 4_096, usize::MAX] {
+                assert_eq!(unpack(&packed, chunk, u64::MAX), (text.clone(), Ok(())), "{bytes} in chunks of {chunk}");
             }
         }
     }
@@ -77,8 +77,8 @@ fn members_and_frames_follow_each_other() {
         text.each_ref().map(|text| zstd(text)).concat(),
         [skippable.clone(), zstd(&text[0]), skippable, zstd(&text[1..].concat())].concat(),
     ] {
-        for piece in [1, 5, usize::MAX] {
-            assert_eq!(unpack(&packed, piece, u64::MAX), (text.concat(), Ok(())));
+        for chunk in [1, 5, usize::MAX] {
+            assert_eq!(unpack(&packed, chunk, u64::MAX), (text.concat(), Ok(())));
         }
     }
 }
@@ -88,8 +88,8 @@ fn a_header_of_gzip_may_have_every_part() {
     let plain = gzip(b"text");
     let header = b"\x1f\x8b\x08\x1e\0\0\0\0\0\x03\x05\0extraname\0comment\0\x12\x34";
     let packed = [&header[..], &plain[10..]].concat();
-    for piece in [1, usize::MAX] {
-        assert_eq!(unpack(&packed, piece, u64::MAX), (b"text".to_vec(), Ok(())));
+    for chunk in [1, usize::MAX] {
+        assert_eq!(unpack(&packed, chunk, u64::MAX), (b"text".to_vec(), Ok(())));
     }
 }
 
@@ -144,12 +144,12 @@ proptest! {
     #[test]
     fn any_change_of_packed_bytes_ends_and_never_panics(
         text in prop::collection::vec(any::<u8>(), 0..2_000), at in any::<prop::sample::Index>(), byte in any::<u8>(),
-        zstandard in any::<bool>(), piece in 1..300_usize,
+        zstandard in any::<bool>(), chunk in 1..300_usize,
     ) {
         let text: Vec<u8> = text.iter().map(|byte| byte % 16).collect();
         let mut packed = if zstandard { zstd(&text) } else { gzip(&text) };
         let at = 4 + at.index(packed.len() - 4);
         packed[at] = byte;
-        let _ = unpack(&packed, piece, 1 << 20);
+        let _ = unpack(&packed, chunk, 1 << 20);
     }
 }

@@ -30,7 +30,7 @@ enum Fault {
 struct Faulty {
     inner: Memory,
     faults: Mutex<VecDeque<Fault>>,
-    late: Mutex<Option<Examined>>,
+    late: Mutex<Option<Audit>>,
 }
 
 const POST: &str = "post";
@@ -43,7 +43,7 @@ impl Faulty {
         inner.apply(&Batch::new(BatchKey::from_random(1), likes), Attempt::first(0)).await.expect("applied");
         let tally = Tally { count: 5, shards: 1, members: Some(count.unsigned_abs()) };
         // A repair that believes a wrong reading makes a drift.
-        inner.repair(POST, &Examined { tally, ..Examined::default() }).await.expect("repaired");
+        inner.repair(POST, &Audit { tally, ..Audit::default() }).await.expect("repaired");
         Self { inner, faults: Mutex::new(faults.into_iter().collect()), late: Mutex::default() }
     }
 
@@ -72,11 +72,11 @@ impl Counts for Faulty {
 
 #[async_trait]
 impl Repair for Faulty {
-    async fn examine(&self, post: &str) -> Result<Examined, StoreError> {
-        self.inner.examine(post).await
+    async fn audit(&self, post: &str) -> Result<Audit, StoreError> {
+        self.inner.audit(post).await
     }
 
-    async fn repair(&self, post: &str, seen: &Examined) -> Result<Repaired, StoreError> {
+    async fn repair(&self, post: &str, seen: &Audit) -> Result<Repaired, StoreError> {
         let fault = self.faults.lock().unwrap().pop_front();
         let failed = |class| Err(StoreError::new(class, "a fault of the test"));
         let answer = match fault {
@@ -96,13 +96,17 @@ impl Repair for Faulty {
             }
             Some(Fault::SomebodyElseThen(class)) => {
                 let half = Tally { count: 5, shards: 2, members: Some(6) };
-                self.inner.repair(post, &Examined { tally: half, ..seen.clone() }).await?;
+                self.inner.repair(post, &Audit { tally: half, ..seen.clone() }).await?;
                 failed(class)
             }
         };
         let late = self.late.lock().unwrap().take();
         if let Some(late) = late {
-            assert_eq!(self.inner.repair(post, &late).await?, Repaired::Refused, "the first try came after the second");
+            assert_eq!(
+                self.inner.repair(post, &late).await?,
+                Repaired::Conflict,
+                "the first try came after the second"
+            );
         }
         answer
     }
@@ -157,7 +161,7 @@ async fn a_store_that_never_answers_is_given_up_with_its_own_error() {
     let faults = (0..MAX_FAILURES).map(|_| Fault::Before(ErrorClass::Unknown));
     let store = Faulty::new(2, faults).await;
     assert_eq!(store.correct().await.expect_err("given up").class, ErrorClass::Unknown);
-    let store = Faulty::new(2, [Fault::Before(ErrorClass::CannotWork)]).await;
-    assert_eq!(store.correct().await.expect_err("given up at once").class, ErrorClass::CannotWork);
+    let store = Faulty::new(2, [Fault::Before(ErrorClass::Fatal)]).await;
+    assert_eq!(store.correct().await.expect_err("given up at once").class, ErrorClass::Fatal);
     assert_eq!(store.count_and_drift().await, (2, Some(-3)), "nothing was written");
 }

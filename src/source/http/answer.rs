@@ -37,7 +37,7 @@ pub(super) enum Refused {
     Encoding(String),
     /// It is larger than a body may be.
     TooLarge,
-    /// It ended before its end, or its pieces are not what they should be.
+    /// It ended before its end, or its chunks are not what they should be.
     Broken(String),
     /// It did not come in time.
     Slow,

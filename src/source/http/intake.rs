@@ -1,6 +1,6 @@
 //! One body on its way into the queue: read while there is room, cut into events, each held in the budget.
 //!
-//! What is read and not yet an event counts in the budget too. An event that is larger than a piece takes one of a few
+//! What is read and not yet an event counts in the budget too. An event that is larger than a chunk takes one of a few
 //! places before it is read further: all of those together fit in half of the budget, so large events that wait for each
 //! other's room cannot exist, and the small ones always have the other half.
 
@@ -9,7 +9,7 @@ use super::request::Request;
 use super::{BODY_WITHIN, Door, MAX_BODY_BYTES};
 use crate::like::framing::{Framer, Framing, Record};
 use crate::source::ack::Ack;
-use crate::source::held::{Held, HeldBytes, Reserved, Share};
+use crate::source::in_flight::{HeldBytes, InFlight, Reserved, Share};
 use crate::source::{Delivery, Meta};
 use axum::body::{BodyDataStream, Bytes};
 use futures::StreamExt;
@@ -87,30 +87,30 @@ impl<'a> Intake<'a> {
         self.framer.many()
     }
 
-    /// The next piece of the body, once there is room for it.
+    /// The next chunk of the body, once there is room for it.
     pub(super) async fn next(&mut self, body: &mut BodyDataStream) -> Result<Option<Bytes>, Refused> {
         self.stage = Stage::WaitingForRoom;
         self.read.grow(0).await;
         self.stage = Stage::Reading;
         match tokio::time::timeout(BODY_WITHIN, body.next()).await {
             Ok(None) => Ok(None),
-            Ok(Some(Ok(piece))) => Ok(Some(piece)),
+            Ok(Some(Ok(chunk))) => Ok(Some(chunk)),
             Ok(Some(Err(error))) => Err(Refused::Broken(innermost(&error))),
             Err(_) => Err(Refused::Slow),
         }
     }
 
-    /// Takes the events that are complete with this piece.
-    pub(super) async fn take(&mut self, piece: &[u8]) -> Result<(), Refused> {
+    /// Takes the events that are complete with this chunk.
+    pub(super) async fn take(&mut self, chunk: &[u8]) -> Result<(), Refused> {
         self.stage = Stage::WaitingForRoom;
-        self.read.grow(piece.len()).await;
-        if self.framer.pending_bytes() + piece.len() > SMALL_BYTES && self.large.is_none() {
+        self.read.grow(chunk.len()).await;
+        if self.framer.pending_bytes() + chunk.len() > SMALL_BYTES && self.large.is_none() {
             // Never closed.
             let place = self.door.large.acquire().await.ok();
             self.read.grow(self.most).await;
             self.large = place.map(|place| (place, self.read.bytes()));
         }
-        self.framer.push(piece);
+        self.framer.push(chunk);
         self.records().await?;
         if self.framer.pending_bytes() <= SMALL_BYTES {
             self.large = None;
@@ -161,7 +161,7 @@ impl<'a> Intake<'a> {
 
 /// Room for some events, reserved together.
 struct Room<'a> {
-    held: &'a Arc<Held>,
+    held: &'a Arc<InFlight>,
     reserved: Option<Reserved>,
     left: usize,
 }

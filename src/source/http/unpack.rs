@@ -7,10 +7,10 @@ use super::answer::Refused;
 use super::intake::Intake;
 use super::{Door, MAX_UNPACKED_BYTES};
 use crate::like::inflate::{Coding, Inflate, InflateError};
-use crate::source::held::HeldBytes;
+use crate::source::in_flight::HeldBytes;
 use tokio::sync::SemaphorePermit;
 
-/// What unpacking gzip takes: its window, a piece of input and a piece of output, in KiB.
+/// What unpacking gzip takes: its window, a chunk of input and a chunk of output, in KiB.
 const GZIP_KIB: usize = 256;
 
 /// What unpacking zstd takes: the largest window that is read here, and the same.
@@ -41,21 +41,21 @@ impl<'a> Unpacking<'a> {
         Self { inflate, held: HeldBytes::none(&door.held), _room: room }
     }
 
-    /// Takes what comes out with this piece.
-    pub(super) async fn take(&mut self, piece: &[u8], intake: &mut Intake<'_>) -> Result<(), Refused> {
-        self.inflate.push(piece);
-        self.pieces(intake).await
+    /// Takes what comes out with this chunk.
+    pub(super) async fn take(&mut self, chunk: &[u8], intake: &mut Intake<'_>) -> Result<(), Refused> {
+        self.inflate.push(chunk);
+        self.chunks(intake).await
     }
 
     /// The compressed body has ended.
     pub(super) async fn finish(mut self, intake: &mut Intake<'_>) -> Result<(), Refused> {
         self.inflate.finish();
-        self.pieces(intake).await
+        self.chunks(intake).await
     }
 
-    async fn pieces(&mut self, intake: &mut Intake<'_>) -> Result<(), Refused> {
-        while let Some(piece) = self.inflate.next_piece().map_err(refused)? {
-            intake.take(piece).await?;
+    async fn chunks(&mut self, intake: &mut Intake<'_>) -> Result<(), Refused> {
+        while let Some(chunk) = self.inflate.next_chunk().map_err(refused)? {
+            intake.take(chunk).await?;
         }
         self.held.set(self.inflate.held_bytes());
         Ok(())

@@ -67,9 +67,9 @@ pub(super) fn cannot_be_pulled(subscription: &Subscription) -> Option<String> {
 /// Exactly-once delivery that is not as the URL wants it.
 pub(super) fn other_delivery(subscription: &Subscription, options: &Options) -> Option<String> {
     let is = subscription.enable_exactly_once_delivery;
-    let wanted = options.exactly_once.filter(|wanted| *wanted != is)?;
+    let desired = options.exactly_once.filter(|desired| *desired != is)?;
     Some(format!(
-        "its exactly-once delivery is {is}, and the URL asks for {wanted}: run `hotcount setup` with this URL"
+        "its exactly-once delivery is {is}, and the URL asks for {desired}: run `hotcount setup` with this URL"
     ))
 }
 

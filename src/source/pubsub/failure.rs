@@ -18,7 +18,7 @@ const REFUSED_CREDENTIALS: u32 = 4;
 
 /// Counts a stream number's refusals in a row; a delivery ends the row, and on a quiet topic time does.
 #[derive(Debug)]
-pub(super) struct Patience(Mutex<Row>);
+pub(super) struct FailuresInARow(Mutex<Row>);
 
 #[derive(Debug)]
 struct Row {
@@ -29,7 +29,7 @@ struct Row {
     began: Instant,
 }
 
-impl Patience {
+impl FailuresInARow {
     /// `seen` is whether the subscription is known to exist.
     pub(super) fn new(seen: bool, now: Instant) -> Self {
         Self(Mutex::new(Row { refusals: InARow::default(), seen, began: now }))
@@ -149,61 +149,61 @@ mod tests {
         Error::service(Status::default().set_code(code).set_message("said"))
     }
 
-    fn transient(patience: &Patience, code: Code) -> bool {
-        transient_at(patience, code, Instant::now())
+    fn transient(failures: &FailuresInARow, code: Code) -> bool {
+        transient_at(failures, code, Instant::now())
     }
 
-    fn transient_at(patience: &Patience, code: Code, at: Instant) -> bool {
+    fn transient_at(failures: &FailuresInARow, code: Code, at: Instant) -> bool {
         let options = Options::parse("pubsub://demo/likes").unwrap();
-        patience.judge(failure(code), at, &options, &Access::new(Some("127.0.0.1:1"))).transient
+        failures.judge(failure(code), at, &options, &Access::new(Some("127.0.0.1:1"))).transient
     }
 
     /// A topic that brings nothing for months cannot end a row by a delivery.
     #[test]
     fn refusals_that_come_now_and_then_on_a_quiet_topic_are_not_in_a_row() {
-        let (patience, mut at) = (Patience::new(true, Instant::now()), Instant::now());
+        let (failures, mut at) = (FailuresInARow::new(true, Instant::now()), Instant::now());
         for code in [Code::NotFound, Code::PermissionDenied, Code::Unauthenticated].repeat(4) {
-            assert!(transient_at(&patience, code, at), "{code:?}");
+            assert!(transient_at(&failures, code, at), "{code:?}");
             at += HEALED_AFTER;
         }
-        assert!(transient_at(&patience, Code::NotFound, at));
-        assert!(!transient_at(&patience, Code::NotFound, at + HEALED_AFTER / 2), "this one is");
+        assert!(transient_at(&failures, Code::NotFound, at));
+        assert!(!transient_at(&failures, Code::NotFound, at + HEALED_AFTER / 2), "this one is");
     }
 
     #[test]
     fn a_refusal_is_transient_once_and_again_after_a_delivery() {
         for code in [Code::NotFound, Code::PermissionDenied, Code::InvalidArgument, Code::FailedPrecondition] {
-            let patience = Patience::new(true, Instant::now());
-            assert_eq!([transient(&patience, code), transient(&patience, code)], [true, false], "{code:?}");
-            patience.worked();
-            assert!(transient(&patience, code), "{code:?}");
+            let failures = FailuresInARow::new(true, Instant::now());
+            assert_eq!([transient(&failures, code), transient(&failures, code)], [true, false], "{code:?}");
+            failures.worked();
+            assert!(transient(&failures, code), "{code:?}");
         }
     }
 
     #[test]
     fn a_refusal_of_what_nobody_has_seen_is_final() {
-        assert!(!transient(&Patience::new(false, Instant::now()), Code::NotFound));
+        assert!(!transient(&FailuresInARow::new(false, Instant::now()), Code::NotFound));
     }
 
     #[test]
     fn a_refusal_long_after_the_start_is_doubtful_whoever_was_allowed_to_look() {
-        let (began, patience) = (Instant::now(), Patience::new(false, Instant::now()));
-        assert!(transient_at(&patience, Code::NotFound, began + HEALED_AFTER * 2));
-        assert!(!transient_at(&patience, Code::NotFound, began + HEALED_AFTER * 2));
+        let (began, failures) = (Instant::now(), FailuresInARow::new(false, Instant::now()));
+        assert!(transient_at(&failures, Code::NotFound, began + HEALED_AFTER * 2));
+        assert!(!transient_at(&failures, Code::NotFound, began + HEALED_AFTER * 2));
     }
 
     #[test]
     fn credentials_are_tried_a_few_times() {
-        let patience = Patience::new(true, Instant::now());
-        let judged: Vec<bool> = (0..6).map(|_| transient(&patience, Code::Unauthenticated)).collect();
+        let failures = FailuresInARow::new(true, Instant::now());
+        let judged: Vec<bool> = (0..6).map(|_| transient(&failures, Code::Unauthenticated)).collect();
         assert_eq!(judged, [true, true, true, true, false, false]);
     }
 
     #[test]
     fn a_broken_connection_is_transient_however_often() {
-        let patience = Patience::new(false, Instant::now());
+        let failures = FailuresInARow::new(false, Instant::now());
         for code in [Code::Cancelled, Code::Unknown, Code::Unavailable, Code::DataLoss, Code::Internal] {
-            assert!((0..50).all(|_| transient(&patience, code)), "{code:?}");
+            assert!((0..50).all(|_| transient(&failures, code)), "{code:?}");
         }
     }
 

@@ -4,21 +4,21 @@
 //! where Pub/Sub allows it and reported either way.
 
 mod commands;
-mod wanted;
+mod desired;
 
 pub use commands::commands;
-pub(super) use wanted::{FEW_ATTEMPTS, MAX_ATTEMPTS};
+pub(super) use desired::{FEW_ATTEMPTS, MAX_ATTEMPTS};
 
 use super::failure;
 use super::{Access, Options};
 use crate::source::ConnectError;
+use desired::{DEAD_LETTER_RETENTION_DAYS, Desired, RETENTION_DAYS, Setting};
 use google_cloud_gax::error::rpc::Code;
 use google_cloud_pubsub::Error;
 use google_cloud_pubsub::client::{SubscriptionAdmin, TopicAdmin};
 use google_cloud_pubsub::model::Subscription;
 use google_cloud_wkt::FieldMask;
 use std::fmt;
-use wanted::{DEAD_LETTER_RETENTION_DAYS, RETENTION_DAYS, Setting, Wanted};
 
 /// What is to be made.
 #[derive(Clone, Debug)]
@@ -100,7 +100,7 @@ pub enum Outcome {
         /// What it is.
         is: String,
         /// What it should be.
-        wanted: String,
+        desired: String,
         /// Why it stays, and what to do.
         advice: String,
     },
@@ -115,8 +115,8 @@ impl fmt::Display for Step {
             Outcome::Created => write!(f, "created the {what}"),
             Outcome::AlreadyThere => write!(f, "the {what} was there"),
             Outcome::Changed { setting, from, to } => write!(f, "changed {setting} of the {what} from {from} to {to}"),
-            Outcome::Differs { setting, is, wanted, advice } => {
-                write!(f, "{setting} of the {what} is {is}, not {wanted}: {advice}")
+            Outcome::Differs { setting, is, desired, advice } => {
+                write!(f, "{setting} of the {what} is {is}, not {desired}: {advice}")
             }
             Outcome::LeftToYou(text) => write!(f, "left to you for the {what}: {text}"),
         }
@@ -167,10 +167,10 @@ pub async fn setup(config: &Config) -> Result<Vec<Step>, SetupError> {
     work.topic(&topic).await?;
     work.topic(&dead_letters).await?;
     let days = if config.access.is_emulator() { RETENTION_DAYS } else { DEAD_LETTER_RETENTION_DAYS };
-    let inspect = Wanted::inspection(inspect_subscription_of(project, &topic), &dead_letters, days);
+    let inspect = Desired::inspection(inspect_subscription_of(project, &topic), &dead_letters, days);
     let existing_inspect = work.find(inspect.path()).await?;
     work.subscription(&inspect, existing_inspect).await?;
-    let likes = Wanted::likes(path, &topic, &dead_letters, config.options.exactly_once);
+    let likes = Desired::likes(path, &topic, &dead_letters, config.options.exactly_once);
     work.subscription(&likes, existing).await?;
     if !config.access.is_emulator() {
         let text = commands::bindings(project, &dead_letters, likes.path()).join("\n");
@@ -213,7 +213,7 @@ impl Work<'_> {
         }
     }
 
-    /// Creates first and asks never, so that a twin who does the same at the same time does no harm.
+    /// Creates first and asks never, so that a concurrent writer who does the same at the same time does no harm.
     async fn topic(&mut self, path: &str) -> Result<(), SetupError> {
         let what = format!("topic {path}");
         let outcome = match self.topics.create_topic().set_name(path).send().await {
@@ -231,17 +231,17 @@ impl Work<'_> {
         self.topics.get_topic().set_topic(topic).send().await.is_ok()
     }
 
-    async fn subscription(&mut self, wanted: &Wanted, existing: Option<Subscription>) -> Result<(), SetupError> {
-        let what = format!("subscription {}", wanted.path());
+    async fn subscription(&mut self, desired: &Desired, existing: Option<Subscription>) -> Result<(), SetupError> {
+        let what = format!("subscription {}", desired.path());
         let existing = match existing {
             Some(existing) => existing,
-            None => match self.subscriptions.create_subscription().with_request(wanted.subscription()).send().await {
+            None => match self.subscriptions.create_subscription().with_request(desired.subscription()).send().await {
                 Ok(_) => {
                     self.step(what, Outcome::Created);
                     return Ok(());
                 }
-                // A twin was faster: then compare with what it made.
-                Err(error) if is(&error, Code::AlreadyExists) => match self.find(wanted.path()).await? {
+                // Another writer was faster: then compare with what it made.
+                Err(error) if is(&error, Code::AlreadyExists) => match self.find(desired.path()).await? {
                     Some(existing) => existing,
                     None => return Err(self.failed(&what, error)),
                 },
@@ -249,12 +249,12 @@ impl Work<'_> {
             },
         };
         self.step(what.clone(), Outcome::AlreadyThere);
-        for (setting, is, advice) in wanted.fixed_differences(&existing) {
-            let wanted = setting.show(&wanted.subscription());
-            self.step(what.clone(), Outcome::Differs { setting: setting.name(), is, wanted, advice });
+        for (setting, is, advice) in desired.fixed_differences(&existing) {
+            let desired = setting.show(&desired.subscription());
+            self.step(what.clone(), Outcome::Differs { setting: setting.name(), is, desired, advice });
         }
-        for setting in wanted.settings() {
-            self.adjust(&what, setting, wanted, &existing).await?;
+        for setting in desired.settings() {
+            self.adjust(&what, setting, desired, &existing).await?;
         }
         Ok(())
     }
@@ -265,24 +265,24 @@ impl Work<'_> {
         &mut self,
         what: &str,
         setting: Setting,
-        wanted: &Wanted,
+        desired: &Desired,
         existing: &Subscription,
     ) -> Result<(), SetupError> {
-        let (from, to) = (setting.show(existing), setting.show(&wanted.subscription()));
+        let (from, to) = (setting.show(existing), setting.show(&desired.subscription()));
         if from == to {
             return Ok(());
         }
         let change = self
             .subscriptions
             .update_subscription()
-            .set_subscription(setting.copied(&wanted.subscription(), existing.clone()))
+            .set_subscription(setting.copied(&desired.subscription(), existing.clone()))
             .set_update_mask(FieldMask::default().set_paths([setting.field()]));
         let name = setting.name();
         let outcome = match change.send().await {
             Ok(now) if setting.show(&now) == to => Outcome::Changed { setting: name, from, to },
             Ok(_) => {
                 let advice = format!("{} kept it as it was; delete the subscription and run this again", self.place());
-                Outcome::Differs { setting: name, is: from, wanted: to, advice }
+                Outcome::Differs { setting: name, is: from, desired: to, advice }
             }
             Err(error)
                 if [Code::InvalidArgument, Code::FailedPrecondition, Code::Unimplemented]
@@ -290,7 +290,7 @@ impl Work<'_> {
                     .any(|code| is(&error, *code)) =>
             {
                 let advice = format!("{} refuses to change it ({error})", self.place());
-                Outcome::Differs { setting: name, is: from, wanted: to, advice }
+                Outcome::Differs { setting: name, is: from, desired: to, advice }
             }
             Err(error) => return Err(self.failed(what, error)),
         };

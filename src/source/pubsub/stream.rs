@@ -137,8 +137,8 @@ impl PubSubStream {
     }
 
     fn judge(&self, error: Error) -> SourceError {
-        let Shared { options, access, patience, .. } = &*self.shared;
-        patience[self.number % patience.len()].judge(error, Instant::now().into_std(), options, access)
+        let Shared { options, access, failures, .. } = &*self.shared;
+        failures[self.number % failures.len()].judge(error, Instant::now().into_std(), options, access)
     }
 }
 
@@ -175,7 +175,7 @@ impl Stream for PubSubStream {
         if deliveries.is_empty() {
             return self.broken.take().map_or(Ok(deliveries), Err);
         }
-        self.shared.patience[self.number % self.shared.patience.len()].worked();
+        self.shared.failures[self.number % self.shared.failures.len()].worked();
         self.received = true;
         Ok(deliveries)
     }

@@ -104,7 +104,7 @@ impl Writer<'_> {
         let (repairs, added) =
             read.map_err(StorageError::row(name))?.map_or((None, &[][..]), |([repairs], added)| (Some(repairs), added));
         if repairs.map(|repairs| repairs.to_string()) != correction.version {
-            return Ok(Repaired::Refused);
+            return Ok(Repaired::Conflict);
         }
         let shard = || counter_name(&correction.post, REPAIR_SHARD);
         self.add(&correction.post, REPAIR_SHARD, correction.delta)?.map_err(StorageError::row(shard))?;

@@ -69,9 +69,8 @@ pub(super) fn stream(engine: &Engine) -> Backup {
                 return Ok(None);
             }
             let made = tokio::task::spawn_blocking(move || frames.next().map(|frame| Some((frame, frames)))).await;
-            let made = made.map_err(|panic| {
-                StoreError::caused(ErrorClass::CannotWork, "reading the store for a copy failed", panic)
-            })?;
+            let made = made
+                .map_err(|panic| StoreError::caused(ErrorClass::Fatal, "reading the store for a copy failed", panic))?;
             made.map_err(|error: StorageError| error.for_store(&path))
         }
     });
@@ -111,7 +110,7 @@ pub async fn restore(folder: &Path, mut stream: Backup, mut told: impl FnMut(Cop
     .await?;
     let (mut received, mut copied, mut next) = (BytesMut::new(), Copied::default(), None);
     let broken =
-        |what: &str| StoreError::new(ErrorClass::CannotWork, format!("the copy is not whole: {what}; make it again"));
+        |what: &str| StoreError::new(ErrorClass::Fatal, format!("the copy is not whole: {what}; make it again"));
     while let Some(chunk) = stream.next().await {
         let chunk = chunk?;
         copied.bytes += chunk.len() as u64;
@@ -156,7 +155,7 @@ async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, StoreError> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|panic| Err(StoreError::caused(ErrorClass::CannotWork, "writing the copy failed", panic)))
+    done.unwrap_or_else(|panic| Err(StoreError::caused(ErrorClass::Fatal, "writing the copy failed", panic)))
 }
 
 /// Makes a new store out of rows, in a folder that becomes a store when it is whole.
@@ -177,7 +176,7 @@ impl Writer {
         let failed = |error: StorageError| error.for_store(folder);
         let made = !folder.exists();
         place::create_folders(folder).map_err(|error| failed(error.into()))?;
-        let taken = |text: &str| StoreError::new(ErrorClass::CannotWork, format!("{} {text}", folder.display()));
+        let taken = |text: &str| StoreError::new(ErrorClass::Fatal, format!("{} {text}", folder.display()));
         let mut held = fs::read_dir(folder).map_err(|error| failed(error.into()))?;
         if held.any(|entry| entry.is_ok_and(|entry| entry.file_name() != "lost+found")) {
             return Err(taken("is not empty: name a folder that is, or that is not there"));
@@ -195,7 +194,7 @@ impl Writer {
             _lock: lock,
         };
         let unfinished = folder.join(UNFINISHED);
-        let sentence = |error: super::error::OpenError| StoreError::new(ErrorClass::CannotWork, error.describe(folder));
+        let sentence = |error: super::error::OpenError| StoreError::new(ErrorClass::Fatal, error.describe(folder));
         place::make(&unfinished).map_err(sentence)?;
         writer.trees = Some(Trees::open(&unfinished, Access::Create, 16 << 20).map_err(failed)?.0);
         Ok(writer)
@@ -216,7 +215,7 @@ impl Writer {
         let frame = frame::frame(bytes, SALT);
         for operation in frame::operations(frame.map_or(&[], |frame| frame.payload)) {
             let no_sense =
-                |_| StoreError::new(ErrorClass::CannotWork, "the copy is not understood: use the version that made it");
+                |_| StoreError::new(ErrorClass::Fatal, "the copy is not understood: use the version that made it");
             let operation = operation.map_err(no_sense)?;
             self.members += u64::from(operation.tree == Tree::Rows && operation.key.first() == Some(&kind::MEMBER));
             self.quarantined += u64::from(operation.tree == Tree::Quarantine);

@@ -25,9 +25,8 @@ pub struct Compacted {
 /// When there is no store, another process has it open, it is damaged, or the disk fails; it needs room for a second copy
 /// of what is there.
 pub fn compact(path: &Path) -> Result<Compacted, StoreError> {
-    let cannot = |error: OpenError| {
-        StoreError::new(ErrorClass::CannotWork, format!("{}: {}", path.display(), error.describe(path)))
-    };
+    let cannot =
+        |error: OpenError| StoreError::new(ErrorClass::Fatal, format!("{}: {}", path.display(), error.describe(path)));
     let failed = |error: StorageError| error.for_store(path);
     let options = Options { access: Access::Change, ..Options::default() };
     let (engine, last) = Engine::open(path.to_owned(), Config::new(&options)).map_err(cannot)?;

@@ -297,13 +297,13 @@ impl Engine {
         let failure = self.failure.get_or_init(|| error.describe(&self.path));
         let _work = self.work();
         self.changed.notify_all();
-        StoreError::new(ErrorClass::CannotWork, failure.clone())
+        StoreError::new(ErrorClass::Fatal, failure.clone())
     }
 
     /// An error once anything has failed.
     pub(super) fn working(&self) -> Result<(), StoreError> {
         match self.failure.get() {
-            Some(failure) => Err(StoreError::new(ErrorClass::CannotWork, failure.clone())),
+            Some(failure) => Err(StoreError::new(ErrorClass::Fatal, failure.clone())),
             None => Ok(()),
         }
     }

@@ -63,7 +63,7 @@ impl StorageError {
                 ErrorClass::Undecidable(vec![Undecidable { place: 0, document, fault: stored_fault(&fault) }])
             }
             error if error.passes() => ErrorClass::DidNotCommit,
-            _ => ErrorClass::CannotWork,
+            _ => ErrorClass::Fatal,
         };
         StoreError::new(class, message)
     }

@@ -108,7 +108,7 @@ impl Job {
             // The writer answers each job with its own kind.
             (job, _) => {
                 let bug = "the store's writer mixed up its answers; this is a bug";
-                job.refuse(&StoreError::new(ErrorClass::CannotWork, bug));
+                job.refuse(&StoreError::new(ErrorClass::Fatal, bug));
             }
         }
     }

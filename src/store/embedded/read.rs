@@ -10,7 +10,7 @@ use super::layout::{
 use super::poison;
 use super::tables::Rows;
 use crate::like::event::Like;
-use crate::store::{Depth, Examined, Listing, PageSize, QuarantinePage, Quarantined, REPAIR_SHARD, Tally};
+use crate::store::{Audit, Depth, Listing, PageSize, QuarantinePage, Quarantined, REPAIR_SHARD, Tally};
 use foldhash::fast::RandomState;
 use lsm_tree::Slice;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -136,8 +136,8 @@ pub(super) fn tally(engine: &Engine, post: &str, depth: Depth) -> Result<Tally, 
     Ok(counts(engine, post, depth)?.0)
 }
 
-/// See [`crate::store::Repair::examine`].
-pub(super) fn examine(engine: &Engine, post: &str) -> Result<Examined, StorageError> {
+/// See [`crate::store::Repair::audit`].
+pub(super) fn audit(engine: &Engine, post: &str) -> Result<Audit, StorageError> {
     // Before the counts: a repair in between leaves an old version here, which is refused, never a new one beside old
     // counts, which would repair twice.
     let version = match get(engine, Tree::Rows, &prefix(kind::REPAIRS, post))? {
@@ -149,7 +149,7 @@ pub(super) fn examine(engine: &Engine, post: &str) -> Result<Examined, StorageEr
         None => None,
     };
     let (tally, repaired) = counts(engine, post, Depth::ShardsAndMembers)?;
-    Ok(Examined { tally, repaired, version })
+    Ok(Audit { tally, repaired, version })
 }
 
 /// The tally, and what the repair shard holds.

@@ -48,9 +48,8 @@ pub struct Salvaged {
 /// # Errors
 /// When there is no store in `path`, another process has it open, `into` is not an empty folder, or the disk fails.
 pub fn salvage(path: &Path, into: &Path, told: &mut dyn FnMut(&Damage)) -> Result<Salvaged, StoreError> {
-    let cannot = |error: OpenError| {
-        StoreError::new(ErrorClass::CannotWork, format!("{}: {}", path.display(), error.describe(path)))
-    };
+    let cannot =
+        |error: OpenError| StoreError::new(ErrorClass::Fatal, format!("{}: {}", path.display(), error.describe(path)));
     let store = path.join("store");
     if !store.is_dir() {
         return Err(cannot(OpenError::Missing));
@@ -100,7 +99,7 @@ impl Salvage<'_> {
                 self.tell(&damage);
                 segments.iter().find_map(|(first, path)| salt_of(&fs::read(path).ok()?, *first))
             }
-            Err(error) => return Err(StoreError::new(ErrorClass::CannotWork, error.describe(store))),
+            Err(error) => return Err(StoreError::new(ErrorClass::Fatal, error.describe(store))),
         };
         let Some(salt) = salt else {
             self.tell(&Damage::new(&folder, 0, "nothing says which frames are of this store".to_owned()));

@@ -1,4 +1,4 @@
-//! One batch, one commit. No lock is ever taken: every membership is written under a precondition, so of two twins that
+//! One batch, one commit. No lock is ever taken: every membership is written under a precondition, so of two concurrent writers that
 //! decided from the same reading one is refused as a whole, and decides again from what the other has written.
 
 use super::address::member_id;
@@ -38,14 +38,14 @@ struct Plan {
 struct Seen {
     /// Places where something was stored although it was taken to be missing.
     revealed: usize,
-    /// Places that a twin has changed since they were read.
+    /// Places that a concurrent writer has changed since they were read.
     changed: Vec<usize>,
     /// Places whose memberships cannot be read.
     undecidable: Vec<Undecidable>,
 }
 
 impl Firestore {
-    /// See the port. A twin with the same members makes this commit fail, never count twice; a twin with the same key (a
+    /// See the port. A concurrent writer with the same members makes this commit fail, never count twice; a concurrent writer with the same key (a
     /// commit whose answer was lost) makes it return that commit's outcome.
     pub(super) async fn apply_batch(&self, batch: &Batch, attempt: Attempt) -> Result<Applied, StoreError> {
         let key = self.address.batch(batch.key());

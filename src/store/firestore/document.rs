@@ -61,7 +61,7 @@ pub(super) enum Known {
 }
 
 impl Known {
-    /// What must hold when the membership is written: a twin that wrote it first makes the whole commit fail.
+    /// What must hold when the membership is written: a concurrent writer that wrote it first makes the whole commit fail.
     fn precondition(&self) -> Precondition {
         let condition = match self {
             Self::Assumed | Self::Missing => ConditionType::Exists(false),

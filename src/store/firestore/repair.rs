@@ -8,20 +8,20 @@ use super::address::REPAIR;
 use super::document::{read_shard, unreadable, write_repair};
 use super::read::sum;
 use super::{Firestore, failure, is_refusal};
-use crate::store::{Examined, Repaired, StoreError};
+use crate::store::{Audit, Repaired, StoreError};
 use gcloud_sdk::google::firestore::v1::precondition::ConditionType;
 use gcloud_sdk::prost_types::Timestamp;
 
 impl Firestore {
     /// See the port.
-    pub(super) async fn examine_post(&self, post: &str) -> Result<Examined, StoreError> {
+    pub(super) async fn examine_post(&self, post: &str) -> Result<Audit, StoreError> {
         let read_time = self.now().await?;
         let shards = self.read_shards(post, Some(read_time)).await?;
         let name = self.address.shard(post, REPAIR);
         let repair = shards.iter().find(|shard| shard.name == name);
         let mut tally = sum(self.layout, &shards)?;
         tally.members = Some(self.count_members(post, read_time).await?);
-        Ok(Examined {
+        Ok(Audit {
             tally,
             repaired: match repair {
                 None => 0,
@@ -33,14 +33,14 @@ impl Firestore {
 
     /// See the port. The count is written whole, not added: with the precondition both are the same, and this way the
     /// document says what was meant.
-    pub(super) async fn repair_post(&self, post: &str, seen: &Examined) -> Result<Repaired, StoreError> {
+    pub(super) async fn repair_post(&self, post: &str, seen: &Audit) -> Result<Repaired, StoreError> {
         let Some(drift) = seen.tally.drift().filter(|drift| *drift != 0) else { return Ok(Repaired::Done) };
         let condition = match &seen.version {
             None => ConditionType::Exists(false),
             Some(version) => match update_time(version) {
                 Some(time) => ConditionType::UpdateTime(time),
                 // No version of ours, so not the one that is there.
-                None => return Ok(Repaired::Refused),
+                None => return Ok(Repaired::Conflict),
             },
         };
         let count = seen.repaired.saturating_sub(drift);
@@ -49,7 +49,7 @@ impl Firestore {
             Ok(()) => Ok(Repaired::Done),
             Err(status) if is_refusal(status.code()) => {
                 self.bill.refused();
-                Ok(Repaired::Refused)
+                Ok(Repaired::Conflict)
             }
             Err(status) => Err(failure((status, "write a repair"))),
         }

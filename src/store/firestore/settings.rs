@@ -27,7 +27,7 @@ impl Firestore {
                     Code::AlreadyExists => StoreError::new(ErrorClass::Unknown, "somebody deletes the settings"),
                     _ => failure((status, "keep the settings")),
                 };
-                // A twin was first.
+                // Another writer was first.
                 self.kept_settings().await?.ok_or(refused)
             }
             Err(status) => Err(failure((status, "keep the settings"))),
@@ -46,7 +46,7 @@ impl Firestore {
                 }
             };
             let message = format!("the settings that all workers share are in {}, which {fault}; {advice}", short(&name));
-            StoreError::new(ErrorClass::CannotWork, message)
+            StoreError::new(ErrorClass::Fatal, message)
         })
     }
 }

@@ -1,6 +1,6 @@
 //! The same as shell commands, for those who keep their infrastructure in scripts.
 
-use super::wanted::{
+use super::desired::{
     ACK_DEADLINE_S, DEAD_LETTER_RETENTION_DAYS, MAX_ATTEMPTS, MAX_BACKOFF_S, MIN_BACKOFF_S, RETENTION_DAYS,
 };
 use super::{Config, dead_letter_topic_of, inspect_subscription_of};

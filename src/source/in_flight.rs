@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 /// The budget, and whoever waits for room in it. Waiters are woken one at a time, in their order; one who leaves room wakes
 /// the next.
 #[derive(Debug)]
-pub struct Held {
+pub struct InFlight {
     budget: Budget,
     /// For one delivery or more.
     room: Notify,
@@ -19,7 +19,7 @@ pub struct Held {
     settled: Settled,
 }
 
-impl Held {
+impl InFlight {
     /// Nothing held yet. What was settled lately is remembered in bytes of the budget.
     #[must_use]
     pub fn new(budget: Budget) -> Arc<Self> {
@@ -82,7 +82,7 @@ impl Held {
 /// Room for deliveries that are asked for. To be dropped when what came is held.
 #[derive(Debug)]
 pub struct Reserved {
-    held: Arc<Held>,
+    held: Arc<InFlight>,
     deliveries: usize,
 }
 
@@ -104,21 +104,21 @@ impl Drop for Reserved {
 /// The room of one delivery, from when it is held until it is settled or dropped.
 #[derive(Debug)]
 pub struct Share {
-    held: Arc<Held>,
+    held: Arc<InFlight>,
     bytes: usize,
 }
 
 impl Share {
     /// Holds a delivery of so many bytes.
     #[must_use]
-    pub fn new(held: &Arc<Held>, bytes: usize) -> Self {
+    pub fn new(held: &Arc<InFlight>, bytes: usize) -> Self {
         held.budget.hold(bytes);
         Self { held: Arc::clone(held), bytes }
     }
 
     /// What it is a share of.
     #[must_use]
-    pub fn held(&self) -> &Held {
+    pub fn held(&self) -> &InFlight {
         &self.held
     }
 }
@@ -133,14 +133,14 @@ impl Drop for Share {
 /// Bytes that are no delivery: a body that is being read, a page that is being answered.
 #[derive(Debug)]
 pub struct HeldBytes {
-    held: Arc<Held>,
+    held: Arc<InFlight>,
     bytes: usize,
 }
 
 impl HeldBytes {
     /// None yet.
     #[must_use]
-    pub fn none(held: &Arc<Held>) -> Self {
+    pub fn none(held: &Arc<InFlight>) -> Self {
         Self { held: Arc::clone(held), bytes: 0 }
     }
 

@@ -19,7 +19,7 @@ const KEPT_ASIDE: Duration = Duration::from_secs(60);
 const MAX_MEMBERS: usize = 1_000;
 
 #[derive(Default)]
-pub(super) struct Aside(Mutex<State>);
+pub(super) struct Contended(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -31,7 +31,7 @@ struct State {
     under_way: HashMap<ByMember, usize, FixedState>,
 }
 
-impl Aside {
+impl Contended {
     fn state(&self) -> MutexGuard<'_, State> {
         // Nothing that runs under the lock can panic half way through a change.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -48,11 +48,11 @@ impl Aside {
         if state.members.is_empty() && state.under_way.is_empty() {
             return likes;
         }
-        let (aside, others): (Vec<_>, _) = likes.into_iter().partition(|(like, _)| {
+        let (contended, others): (Vec<_>, _) = likes.into_iter().partition(|(like, _)| {
             let member = ByMember(like.clone());
             state.members.contains_key(&member) || state.under_way.contains_key(&member)
         });
-        state.line.extend(aside);
+        state.line.extend(contended);
         others
     }
 

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub enum Doing {
     /// It waits for work, and may do so for ever.
     #[default]
-    Rests,
+    Idle,
     /// It takes a step that must end, such as a call of the store.
-    Steps(&'static str),
+    Working(&'static str),
     /// It would pull, and everything that may be held is held.
     WaitsForRoom,
     /// Its stream failed and has brought nothing since.
@@ -28,7 +28,7 @@ pub enum Name {
     /// One of the concurrent commits.
     Lane(usize),
     /// One of those that serve what waits aside.
-    AsideLane(usize),
+    ContendedLane(usize),
     /// One of the source's streams.
     Stream(usize),
     /// What keeps poison.
@@ -45,7 +45,7 @@ impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Lane(number) => write!(f, "lane {number}"),
-            Self::AsideLane(number) => write!(f, "aside lane {number}"),
+            Self::ContendedLane(number) => write!(f, "contended lane {number}"),
             Self::Stream(number) => write!(f, "stream {number}"),
             Self::Quarantine => f.write_str("the quarantine"),
         }
@@ -61,12 +61,12 @@ pub(super) struct State {
 
 /// Written by one task, read by the watchdog.
 #[derive(Debug)]
-pub struct Sign {
+pub struct Heartbeat {
     name: Name,
     state: Mutex<State>,
 }
 
-impl Sign {
+impl Heartbeat {
     fn state(&self) -> MutexGuard<'_, State> {
         // Each change under the lock is whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -79,13 +79,13 @@ impl Sign {
     }
 
     /// It waits for work.
-    pub fn rests(&self) {
-        self.set(Doing::Rests);
+    pub fn idle(&self) {
+        self.set(Doing::Idle);
     }
 
     /// It begins a step that must end: `waits for the store`.
-    pub fn steps(&self, what: &'static str) {
-        self.set(Doing::Steps(what));
+    pub fn working(&self, what: &'static str) {
+        self.set(Doing::Working(what));
     }
 
     /// It would pull, and there is no room.
@@ -104,36 +104,36 @@ impl Sign {
             *open = true;
             return;
         }
-        self.rests();
+        self.idle();
     }
 }
 
-/// The signs of all tasks of one worker.
+/// The heartbeats of all tasks of one worker.
 #[derive(Debug, Default)]
-pub struct Signs(Mutex<Vec<Arc<Sign>>>);
+pub struct Heartbeats(Mutex<Vec<Arc<Heartbeat>>>);
 
-impl Signs {
-    fn all(&self) -> MutexGuard<'_, Vec<Arc<Sign>>> {
+impl Heartbeats {
+    fn all(&self) -> MutexGuard<'_, Vec<Arc<Heartbeat>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A sign for one more task.
-    pub fn add(&self, name: Name) -> Arc<Sign> {
-        let sign = Arc::new(Sign { name, state: Mutex::default() });
-        self.all().push(Arc::clone(&sign));
-        sign
+    /// A heartbeat for one more task.
+    pub fn add(&self, name: Name) -> Arc<Heartbeat> {
+        let heartbeat = Arc::new(Heartbeat { name, state: Mutex::default() });
+        self.all().push(Arc::clone(&heartbeat));
+        heartbeat
     }
 
     pub(super) fn states(&self) -> Vec<(Name, State)> {
-        self.all().iter().map(|sign| (sign.name, sign.state().clone())).collect()
+        self.all().iter().map(|heartbeat| (heartbeat.name, heartbeat.state().clone())).collect()
     }
 
     /// Why no stream at all is open, when that is so.
     #[must_use]
     pub fn all_streams_down(&self) -> Option<String> {
         let mut why = None;
-        for sign in self.all().iter().filter(|sign| matches!(sign.name, Name::Stream(_))) {
-            match &sign.state().doing {
+        for heartbeat in self.all().iter().filter(|heartbeat| matches!(heartbeat.name, Name::Stream(_))) {
+            match &heartbeat.state().doing {
                 Doing::Down { open: false, why: this } => why = Some(this.clone()),
                 _ => return None,
             }

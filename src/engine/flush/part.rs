@@ -1,6 +1,6 @@
 //! A sealed batch, or a part of one, with what its attempts have taught so far; and what follows when it fails. Pure.
 
-use super::aside::UnderWay;
+use super::deferred::UnderWay;
 use crate::common::backoff::Lasting;
 use crate::engine::aggregate::Sealed;
 use crate::engine::receipt::Receipt;
@@ -26,14 +26,14 @@ pub(super) const REFUSED_FOR: Duration = Duration::from_secs(30);
 /// so waiting for long only lets more likes pile up.
 pub(super) const MAX_CONTENDED_WAITS: u32 = 4;
 
-pub(crate) struct Piece {
+pub(crate) struct Part {
     pub(super) sealed: Sealed<Receipt>,
     pub(super) state: State,
     /// While it is there, further likes of its members wait aside.
     pub(super) under_way: Option<UnderWay>,
 }
 
-/// What a piece is there for.
+/// What a part is there for.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// To be applied.
@@ -50,22 +50,22 @@ pub(super) struct State {
     pub(super) attempts: u32,
     /// Failures in a row; they lengthen the wait.
     pub(super) failures: u32,
-    /// Whether an attempt may have committed without an answer. Parts of such a piece inherit it: their keys are new,
+    /// Whether an attempt may have committed without an answer. Parts of such a part inherit it: their keys are new,
     /// but their members may be written, so they read before they write.
     pub(super) resuming: bool,
     /// Whether others keep writing its members.
     pub(super) contended: bool,
-    /// Refusals of it as a piece of one like, while the store took other writes.
+    /// Refusals of it as a part of one like, while the store took other writes.
     lone_refusals: Lasting,
 }
 
-/// Where a piece is tried.
+/// Where a part is tried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Place {
     /// On a lane, which takes no other batch meanwhile.
     Lane,
-    /// Aside, where it is in nobody's way.
-    Aside,
+    /// Contended, where it is in nobody's way.
+    Contended,
 }
 
 /// What a failure means that names no like.
@@ -85,7 +85,7 @@ pub(super) enum Follows {
     /// The same again after a wait, where it is.
     Again,
     /// The same again after a wait, aside.
-    Aside,
+    Contended,
     /// Parts of it, aside: what is healthy of it commits with the first of them.
     Divided,
     /// It is refused for good.
@@ -119,15 +119,15 @@ impl State {
         self.lone_refusals = Lasting::default();
     }
 
-    /// Whether it must be known now if the store works: that decides whether this piece is at fault.
+    /// Whether it must be known now if the store works: that decides whether this part is at fault.
     pub(super) fn asks(&self, place: Place, likes: usize, failure: Failure) -> bool {
         match (place, failure) {
             (Place::Lane, Failure::Passes) => self.failures >= ASK_AFTER,
             (Place::Lane, _) => true,
-            (Place::Aside, _) if likes > 1 => self.failures >= ASK_AFTER_ASIDE,
+            (Place::Contended, _) if likes > 1 => self.failures >= ASK_AFTER_ASIDE,
             // Nothing follows from the answer, but that the worker pauses if the store fails as a whole.
-            (Place::Aside, Failure::Passes) => self.failures.is_multiple_of(ASK_AFTER),
-            (Place::Aside, _) => true,
+            (Place::Contended, Failure::Passes) => self.failures.is_multiple_of(ASK_AFTER),
+            (Place::Contended, _) => true,
         }
     }
 
@@ -145,13 +145,13 @@ impl State {
             _ if !store_works => Follows::Again,
             (_, 1) if self.note_refusal(failure, now) => Follows::Quarantined,
             (Place::Lane, 2..) if self.failures >= ASK_AFTER_ASIDE => Follows::Divided,
-            (Place::Lane, _) => Follows::Aside,
-            (Place::Aside, 2..) => Follows::Divided,
-            (Place::Aside, _) => Follows::Again,
+            (Place::Lane, _) => Follows::Contended,
+            (Place::Contended, 2..) => Follows::Divided,
+            (Place::Contended, _) => Follows::Again,
         }
     }
 
-    /// Notes a refusal of a piece of one like, and answers whether it is refused for good.
+    /// Notes a refusal of a part of one like, and answers whether it is refused for good.
     fn note_refusal(&mut self, failure: Failure, now: Instant) -> bool {
         if failure != Failure::Refused {
             return false;
@@ -176,7 +176,7 @@ impl State {
     }
 }
 
-impl Piece {
+impl Part {
     pub(super) fn new(sealed: Sealed<Receipt>) -> Self {
         Self { sealed, state: State::default(), under_way: None }
     }
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn while_the_store_fails_as_a_whole_every_piece_is_kept_as_it_is() {
         let now = Instant::now();
-        for place in [Place::Lane, Place::Aside] {
+        for place in [Place::Lane, Place::Contended] {
             for failure in [Failure::Passes, Failure::Never, Failure::Refused] {
                 for likes in [1, 2, 500] {
                     assert_eq!(state(9).follows(place, likes, failure, false, now), Follows::Again);
@@ -218,7 +218,7 @@ mod tests {
             for failure in [Failure::Passes, Failure::Never, Failure::Refused] {
                 for likes in [1, 2, 500] {
                     let follows = state(failures).follows(Place::Lane, likes, failure, true, now);
-                    assert!(matches!(follows, Follows::Aside | Follows::Divided), "{follows:?}");
+                    assert!(matches!(follows, Follows::Contended | Follows::Divided), "{follows:?}");
                 }
             }
         }
@@ -233,7 +233,7 @@ mod tests {
     fn a_like_is_refused_for_good_after_half_a_minute_alone_and_not_before_five_refusals() {
         let (start, mut often, mut seldom) = (Instant::now(), state(1), state(1));
         let at = |state: &mut State, ms| {
-            state.follows(Place::Aside, 1, Failure::Refused, true, start + Duration::from_millis(ms))
+            state.follows(Place::Contended, 1, Failure::Refused, true, start + Duration::from_millis(ms))
         };
         for ms in (0..30_000).step_by(100) {
             assert_eq!(at(&mut often, ms), Follows::Again, "{ms}");
@@ -251,7 +251,7 @@ mod tests {
         for minute in 0..60 {
             let now = start + Duration::from_secs(60 * minute);
             for failure in [Failure::Passes, Failure::Never] {
-                assert_eq!(locked.follows(Place::Aside, 1, failure, true, now), Follows::Again);
+                assert_eq!(locked.follows(Place::Contended, 1, failure, true, now), Follows::Again);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! What does not stay on a lane: likes that others keep writing, likes of which the stored document cannot be read, and
-//! pieces that fail while the store takes everything else.
+//! parts that fail while the store takes everything else.
 
-use super::piece::{Piece, Purpose};
+use super::part::{Part, Purpose};
 use super::refusals::Refusals;
 use super::{Errand, Shared, now};
 use crate::engine::aggregate::{Aggregator, Sealed};
@@ -33,7 +33,7 @@ pub(super) struct UnderWay {
 }
 
 impl UnderWay {
-    /// Of likes that [`Aggregator::seal_aside`] has sealed: they are under way already.
+    /// Of likes that [`Aggregator::seal_contended`] has sealed: they are under way already.
     fn sealed(shared: &Shared, likes: Vec<Like>) -> Self {
         let (aggregator, changed) = (Arc::clone(&shared.aggregator), Arc::clone(shared.waiting.changed()));
         Self { likes, aggregator, changed }
@@ -41,14 +41,14 @@ impl UnderWay {
 
     /// Of likes that a lane gives away.
     pub(super) fn begin(shared: &Shared, likes: Vec<Like>) -> Self {
-        shared.aggregator.begin_aside(&likes);
+        shared.aggregator.begin_contended(&likes);
         Self::sealed(shared, likes)
     }
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.aggregator.end_aside(&self.likes);
+        self.aggregator.end_contended(&self.likes);
         self.changed.notify_waiters();
     }
 }
@@ -56,49 +56,49 @@ impl Drop for UnderWay {
 impl Shared {
     /// To try likes that waited aside in the buffer. Of what waits there something is stored, or it would not have made
     /// trouble, so it is read before it is written.
-    pub(crate) fn errand_of_aside(&self, sealed: Sealed<Receipt>) -> Errand {
+    pub(crate) fn errand_of_contended(&self, sealed: Sealed<Receipt>) -> Errand {
         let under_way = Some(UnderWay::sealed(self, sealed.batch().likes().to_vec()));
-        let mut piece = Piece { under_way, ..Piece::new(sealed) };
-        piece.state.resuming = true;
-        Errand::Try(piece, None)
+        let mut part = Part { under_way, ..Part::new(sealed) };
+        part.state.resuming = true;
+        Errand::Try(part, None)
     }
 
-    /// Keeps a piece aside until `due`, or until its deadline where that comes first.
-    pub(super) fn put_aside(&self, mut piece: Piece, due: Instant) {
-        let fails_alone = piece.likes() == 1 && piece.state.failures > 0;
-        if piece.state.contended || piece.state.purpose == Purpose::Leave || fails_alone {
-            self.aggregator.keep_aside(piece.sealed.batch(), now());
+    /// Keeps a part aside until `due`, or until its deadline where that comes first.
+    pub(super) fn defer(&self, mut part: Part, due: Instant) {
+        let fails_alone = part.likes() == 1 && part.state.failures > 0;
+        if part.state.contended || part.state.purpose == Purpose::Leave || fails_alone {
+            self.aggregator.mark_contended(part.sealed.batch(), now());
         }
-        if piece.under_way.is_none() {
-            piece.under_way = Some(UnderWay::begin(self, piece.sealed.batch().likes().to_vec()));
+        if part.under_way.is_none() {
+            part.under_way = Some(UnderWay::begin(self, part.sealed.batch().likes().to_vec()));
         }
-        let due = due.min(self.deadline_of(&piece));
-        self.waiting.push(piece, due);
+        let due = due.min(self.deadline_of(&part));
+        self.waiting.push(part, due);
     }
 
     /// A like of which the stored document cannot be read. That concerns nobody else.
-    pub(super) fn part_with(&self, piece: Piece, stored: &Undecidable) {
+    pub(super) fn part_with(&self, part: Part, stored: &Undecidable) {
         match stored.fault {
-            StoredFault::Unreadable(_) => self.quarantine(piece, &stored.to_string()),
-            StoredFault::Newer(_) => self.leave_to_newer(piece, stored),
+            StoredFault::Unreadable(_) => self.quarantine(part, &stored.to_string()),
+            StoredFault::Newer(_) => self.leave_to_newer(part, stored),
         }
     }
 
     /// A newer worker of the fleet can do it, so it is left to redelivery: after a while, and its member waits aside, so that
     /// a source that delivers again at once is asked no more often than that.
-    fn leave_to_newer(&self, mut piece: Piece, stored: &Undecidable) {
+    fn leave_to_newer(&self, mut part: Part, stored: &Undecidable) {
         self.recent.newer.found(now());
         self.progress.set_finding(NEWER, Some(format!("likes are left to redelivery, for {stored}")));
-        piece.state.purpose = Purpose::Leave;
-        let many = self.waiting.leaving() + piece.sealed.deliveries() > self.max_leaving;
-        self.put_aside(piece, now() + if many { MANY_LEFT_AFTER } else { LEFT_AFTER });
+        part.state.purpose = Purpose::Leave;
+        let many = self.waiting.leaving() + part.sealed.deliveries() > self.max_leaving;
+        self.defer(part, now() + if many { MANY_LEFT_AFTER } else { LEFT_AFTER });
     }
 
     /// Drops what a newer worker has to do.
-    pub(super) fn give_to_newer(&self, piece: Piece) {
-        let deliveries = piece.sealed.deliveries();
+    pub(super) fn give_to_newer(&self, part: Part) {
+        let deliveries = part.sealed.deliveries();
         tracing::debug!(deliveries, "left to redelivery, for a newer worker");
-        drop(piece);
+        drop(part);
         self.progress.leave(deliveries);
     }
 

@@ -117,12 +117,12 @@ impl Setting {
 }
 
 /// A subscription as it should be, and the settings that are relied on.
-pub(super) struct Wanted {
+pub(super) struct Desired {
     subscription: Subscription,
     settings: Vec<Setting>,
 }
 
-impl Wanted {
+impl Desired {
     /// The subscription that the worker pulls. Exactly-once delivery is compared only where it is asked for.
     pub(super) fn likes(path: String, topic: &str, dead_letters: &str, exactly_once: Option<bool>) -> Self {
         let subscription = base(path, topic, RETENTION_DAYS)

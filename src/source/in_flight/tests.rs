@@ -2,8 +2,8 @@ use super::*;
 use futures::FutureExt;
 use std::pin::pin;
 
-fn held(deliveries: usize, bytes: usize) -> Arc<Held> {
-    Held::new(Budget::new(deliveries, bytes))
+fn held(deliveries: usize, bytes: usize) -> Arc<InFlight> {
+    InFlight::new(Budget::new(deliveries, bytes))
 }
 
 /// Whether a future answers now.

@@ -4,7 +4,7 @@ use crate::plan::{Plan, StoreKind};
 
 /// A part that is wrong in one way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Double {
+pub(crate) enum Mutant {
     /// The store answers a commit before it has taken effect.
     AnswersTooEarly,
     /// The client sends the increments again after an unknown outcome.
@@ -25,7 +25,7 @@ pub(crate) enum Double {
     DroppedMeansDone,
 }
 
-impl Double {
+impl Mutant {
     /// Each, with the name of its check.
     pub(crate) const ALL: [(Self, &str); 9] = [
         (Self::AnswersTooEarly, "a_store_that_answers_before_it_is_durable_is_caught"),

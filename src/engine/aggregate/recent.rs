@@ -8,7 +8,7 @@ use foldhash::fast::FixedState;
 use std::cmp::Ordering;
 use std::collections::HashSet;
 
-/// What the window knows of a like that is not newer than one whose effect is durable.
+/// What the recent likes say of a like that is not newer than one whose effect is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
     /// Of the same state.
@@ -23,7 +23,7 @@ const ENTRY_BYTES: usize = 160;
 
 /// Two generations of at most half the likes and half the bytes each. When the young one is full it becomes the old one, and
 /// the old one is forgotten: one comparison a like instead of a list of who came last.
-pub(super) struct Window {
+pub(super) struct Recent {
     half_likes: usize,
     half_bytes: usize,
     generations: Mutex<Generations>,
@@ -35,7 +35,7 @@ struct Generations {
     old: HashSet<ByMember, FixedState>,
 }
 
-impl Window {
+impl Recent {
     pub(super) fn new(likes: usize, bytes: usize, hasher: FixedState) -> Self {
         let empty = || HashSet::with_hasher(hasher.clone());
         let generations = Mutex::new(Generations { young: empty(), young_bytes: 0, old: empty() });

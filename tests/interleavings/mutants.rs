@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 /// A part that is wrong in one way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Double {
+pub(crate) enum Mutant {
     /// The map looks for a key under one lock and inserts it under another.
     InsertsInTwoSteps,
     /// The map takes a value out under one lock and forgets the key under another.
@@ -17,10 +17,10 @@ pub(crate) enum Double {
 
 thread_local! {
     /// All threads of a checked schedule run on one thread of the system.
-    static PLANTED: Cell<Option<Double>> = const { Cell::new(None) };
+    static PLANTED: Cell<Option<Mutant>> = const { Cell::new(None) };
 }
 
-impl Double {
+impl Mutant {
     /// Whether it stands in for the real part in this run.
     pub(crate) fn is_planted(self) -> bool {
         PLANTED.get() == Some(self)
