@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 const ROOMS: &[(&str, &[&str])] = &[
     ("common", &[]),
     ("like", &[]),
-    ("telemetry", &[]),
+    ("telemetry", &["common"]),
     ("source", &["common", "like", "telemetry"]),
     ("store", &["common", "like", "telemetry"]),
     ("engine", &["common", "like", "source", "store", "telemetry"]),

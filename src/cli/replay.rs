@@ -51,13 +51,8 @@ pub(crate) struct Replay {
 /// The last line of `--json`. Other tools rely on the names.
 #[derive(Serialize)]
 struct Outcome {
-    received: u64,
-    applied: u64,
-    folded: u64,
-    duplicates: u64,
-    stale: u64,
-    poison: u64,
-    left: u64,
+    #[serde(flatten)]
+    counted: Counted,
     /// `null` when the store did not answer any more.
     posts: Option<u64>,
     elapsed_s: f64,
@@ -133,18 +128,7 @@ impl Replay {
         let counted = report.counted;
         let events_per_s = counted.received as f64 / elapsed_s.max(f64::MIN_POSITIVE);
         if self.json {
-            let result = Outcome {
-                received: counted.received,
-                applied: counted.applied,
-                folded: counted.folded,
-                duplicates: counted.duplicates,
-                stale: counted.stale,
-                poison: counted.poison,
-                left: counted.left,
-                posts,
-                elapsed_s,
-                events_per_s: events_per_s.round(),
-            };
+            let result = Outcome { counted, posts, elapsed_s, events_per_s: events_per_s.round() };
             return line(&serde_json::to_string(&result)?).map_err(Into::into);
         }
         let posts = posts.map_or_else(|| "not known".to_owned(), |posts| posts.to_string());

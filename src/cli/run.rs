@@ -10,7 +10,7 @@ use axum::http::StatusCode;
 use axum::routing::get;
 use clap::Args;
 use hotcount::engine::pipeline::{self, EngineError};
-use hotcount::engine::progress::Progress;
+use hotcount::engine::progress::{Counted, Progress};
 use hotcount::http_api::server::{Limits, Server, connections_beside_the_store};
 use hotcount::source::in_flight::InFlight;
 use hotcount::{http_api, telemetry};
@@ -124,17 +124,21 @@ impl Run {
         let report = report?;
         let counted = report.counted;
         if self.json {
-            let result = json!({
-                "received": counted.received, "applied": counted.applied, "folded": counted.folded,
-                "duplicates": counted.duplicates, "stale": counted.stale, "poison": counted.poison,
-                "left": counted.left, "unconfirmed_acks": report.unconfirmed,
-            });
-            line(&result.to_string())?;
+            let result = Outcome { counted, unconfirmed_acks: report.unconfirmed };
+            line(&serde_json::to_string(&result)?)?;
         } else {
             line(&summary(&report, &progress))?;
         }
         Ok(if counted.left == 0 { Exit::Done } else { Exit::LeftToRedelivery })
     }
+}
+
+/// The last line of `--json`. Other tools rely on the names.
+#[derive(serde::Serialize)]
+struct Outcome {
+    #[serde(flatten)]
+    counted: Counted,
+    unconfirmed_acks: u64,
 }
 
 impl Run {

@@ -10,12 +10,12 @@ mod contended;
 mod recent;
 mod sealed;
 
-pub use recent::Known;
 pub use sealed::{Receipts, Sealed};
 
-use crate::common::sync::{Entry, Map, Mutex, MutexGuard, PoisonError};
+use crate::common::sync::{Entry, Locked, Map, Mutex, MutexGuard};
 use crate::like::batch::{Batch, BatchKey};
 use crate::like::event::Like;
+use crate::like::membership::Decision;
 use contended::Contended;
 use foldhash::fast::FixedState;
 use recent::Recent;
@@ -73,8 +73,10 @@ pub enum Added<R> {
     /// A like of the same (post, user) was waiting; the newer of the two stays, the other is folded into it.
     Folded,
     /// Its effect is durable already: it is not newer than a like whose commit was answered. Its receipt comes back
-    /// to be settled at once.
-    Known(Known, R),
+    /// Not newer than a like whose effect is durable, and of the same state. It only has to be settled.
+    Duplicate(R),
+    /// Not newer than a like whose effect is durable, and of the other state. It only has to be settled.
+    Stale(R),
 }
 
 /// A like as a key: by (post, user) alone.
@@ -233,7 +235,7 @@ impl<R> Aggregator<R> {
 
     fn line(&self) -> MutexGuard<'_, VecDeque<(Like, Instant)>> {
         // Nothing that runs under the lock can panic half way through a change.
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+        self.line.locked()
     }
 
     /// The front of the line, as many likes as fit in a commit, and the arrival of the oldest.
@@ -290,8 +292,10 @@ impl<R> Adder<'_, R> {
     /// Adds one like.
     pub fn add(&mut self, like: Like, receipt: R) -> Added<R> {
         let key = ByMember(like.clone());
-        if let Some(known) = self.aggregator.recent.knows(&key) {
-            return Added::Known(known, receipt);
+        match self.aggregator.recent.decide(&key) {
+            Some(Decision::Duplicate) => return Added::Duplicate(receipt),
+            Some(Decision::Stale) => return Added::Stale(receipt),
+            Some(Decision::Write { .. }) | None => {}
         }
         match self.aggregator.map.entry(key) {
             Entry::Vacant(entry) => {

@@ -135,6 +135,5 @@ pub async fn run_beside(
 
 /// At the end every delivery is settled or dropped, so what is not settled was dropped.
 fn with_left(counted: Counted) -> Counted {
-    let settled = counted.applied + counted.folded + counted.duplicates + counted.stale + counted.poison;
-    Counted { left: counted.received.saturating_sub(settled), ..counted }
+    Counted { left: counted.received.saturating_sub(counted.settled()), ..counted }
 }

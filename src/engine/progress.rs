@@ -1,15 +1,19 @@
 //! What a running worker has done so far: the numbers of the contract, and whether the store works.
 
 use crate::common::backoff::InARow;
+use crate::common::sync::Locked;
 use crate::engine::watchdog::Heartbeats;
 use crate::telemetry::{Latencies, Metric};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 /// How deliveries ended. `received` is the sum of the others once everything is settled.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+///
+/// As JSON it is what `run` and `replay` end with: these names, these numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counted {
     /// Deliveries pulled.
     pub received: u64,
@@ -57,6 +61,14 @@ pub struct Progress {
     pub commit_latency: Latencies,
     /// From the arrival of the oldest like of a batch to its settling.
     pub settle_latency: Latencies,
+}
+
+impl Counted {
+    /// Deliveries that were settled: all that were received, once nothing is under way or left to redelivery.
+    #[must_use]
+    pub fn settled(&self) -> u64 {
+        self.applied + self.folded + self.duplicates + self.stale + self.poison
+    }
 }
 
 impl Progress {
@@ -124,10 +136,10 @@ impl Progress {
         } else if let Some(why) = self.heartbeats.all_streams_down() {
             reasons.push(format!("no stream of the source is open: {why}"));
         }
-        let findings = self.findings.lock().unwrap_or_else(PoisonError::into_inner);
+        let findings = self.findings.locked();
         reasons.extend(findings.iter().map(|(_, told)| told.clone()));
         drop(findings);
-        let named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        let named = self.named.locked();
         reasons.extend(named.values().cloned());
         reasons
     }
@@ -135,7 +147,7 @@ impl Progress {
     /// Something that its finder takes back itself: `told` while it lasts, `None` when it is over. What is new and what is
     /// over goes to the log.
     pub fn set_finding(&self, name: &'static str, told: Option<String>) {
-        let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut named = self.named.locked();
         match told {
             Some(told) => {
                 if !named.contains_key(name) {
@@ -148,7 +160,7 @@ impl Progress {
         }
         let number = named.len();
         drop(named);
-        let of_the_watchdog = self.findings.lock().unwrap_or_else(PoisonError::into_inner).len();
+        let of_the_watchdog = self.findings.locked().len();
         Metric::Findings.set(of_the_watchdog + number);
     }
 
@@ -160,9 +172,9 @@ impl Progress {
 
     /// The watchdog looked. What is new and what is over goes to the log.
     pub(crate) fn found(&self, now: Vec<(String, String)>) {
-        let named = self.named.lock().unwrap_or_else(PoisonError::into_inner).len();
+        let named = self.named.locked().len();
         Metric::Findings.set(now.len() + named);
-        let mut before = self.findings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut before = self.findings.locked();
         for (what, told) in now.iter().filter(|(what, _)| before.iter().all(|(old, _)| old != what)) {
             tracing::error!(what, "not ready: {told}");
         }
@@ -296,6 +308,6 @@ impl Progress {
 
     fn unauthenticated_row(&self) -> MutexGuard<'_, InARow> {
         // Each change under the lock is whole.
-        self.unauthenticated.lock().unwrap_or_else(PoisonError::into_inner)
+        self.unauthenticated.locked()
     }
 }

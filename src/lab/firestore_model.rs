@@ -16,13 +16,14 @@ mod store;
 pub use ramp::Ranges;
 pub use store::{Contended, ShardChoice};
 
-use locks::{InFlight, Locks};
+use crate::common::sync::Locked;
+use locks::{DocumentLock, Locks};
 use ramp::Ramps;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// What the model takes for granted.
@@ -124,7 +125,7 @@ impl Usage {
 pub(crate) type Name = u64;
 
 /// Locks of documents. Dropping them passes them on.
-pub struct Locked(#[expect(dead_code, reason = "held for being dropped")] Vec<InFlight>);
+pub struct DocumentLocks(#[expect(dead_code, reason = "held for being dropped")] Vec<DocumentLock>);
 
 /// The database's locks, ramps and meters. Shared by everybody who works on the same database.
 pub struct Contention {
@@ -171,9 +172,9 @@ impl Contention {
     ///
     /// # Errors
     /// When a lock is not granted in time.
-    pub async fn lock(&self, names: impl IntoIterator<Item = &str>) -> Result<Locked, Aborted> {
+    pub async fn lock(&self, names: impl IntoIterator<Item = &str>) -> Result<DocumentLocks, Aborted> {
         let names = names.into_iter().map(|document| store::name("document", document.as_bytes(), b"")).collect();
-        self.begin(names, &[]).await.map(Locked)
+        self.begin(names, &[]).await.map(DocumentLocks)
     }
 
     /// Reads documents, without a lock.
@@ -184,7 +185,7 @@ impl Contention {
 
     /// Waits for the locks of `documents` and for room in `ranges`, each with its number of writes. What is returned
     /// holds the locks until it is dropped.
-    async fn begin(&self, mut documents: Vec<Name>, ranges: &[(Name, u64)]) -> Result<Vec<InFlight>, Aborted> {
+    async fn begin(&self, mut documents: Vec<Name>, ranges: &[(Name, u64)]) -> Result<Vec<DocumentLock>, Aborted> {
         self.tried.fetch_add(1, Ordering::Relaxed);
         let held = self.enter(&mut documents, ranges).await;
         if held.is_err() {
@@ -193,9 +194,9 @@ impl Contention {
         held
     }
 
-    async fn enter(&self, documents: &mut Vec<Name>, ranges: &[(Name, u64)]) -> Result<Vec<InFlight>, Aborted> {
+    async fn enter(&self, documents: &mut Vec<Name>, ranges: &[(Name, u64)]) -> Result<Vec<DocumentLock>, Aborted> {
         let now = tokio::time::Instant::now();
-        let admitted = self.ramps.lock().unwrap_or_else(PoisonError::into_inner).admit(ranges, now);
+        let admitted = self.ramps.locked().admit(ranges, now);
         match admitted {
             Ok(wait) if wait.is_zero() => {}
             Ok(wait) => tokio::time::sleep(wait).await,
@@ -219,7 +220,7 @@ impl Contention {
     pub async fn commit(&self, documents: u64) {
         let Assumptions { commit, document, jitter, .. } = self.assumptions;
         let further = u32::try_from(documents.saturating_sub(1)).unwrap_or(u32::MAX);
-        let swing = self.rng.lock().unwrap_or_else(PoisonError::into_inner).random_range(-1.0..=1.0) * jitter;
+        let swing = self.rng.locked().random_range(-1.0..=1.0) * jitter;
         tokio::time::sleep((commit + document.saturating_mul(further)).mul_f64((1.0 + swing).max(0.0))).await;
         self.writes.fetch_add(documents, Ordering::Relaxed);
     }

@@ -2,14 +2,15 @@
 //! broker: what is dropped is not delivered again, and the report says so.
 
 use super::{Delivery, Source, SourceError, Stream};
+use crate::common::sync::Locked;
 use crate::like::framing::{Framer, Framing, Record};
 use crate::like::inflate::{Coding, Inflate, InflateError};
 use crate::source::ack::{Ack, SettleMany, Settlement};
 use async_trait::async_trait;
 use bytes::BytesMut;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError};
 use std::time::SystemTime;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::{Mutex, Notify};
@@ -63,7 +64,7 @@ impl Jsonl {
     /// The reason that most records were quarantined for, and how many.
     #[must_use]
     pub fn commonest_refusal(&self) -> Option<(String, u64)> {
-        let refusals = self.refusals.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let refusals = self.refusals.0.locked();
         refusals.iter().max_by_key(|(_, times)| **times).map(|(reason, times)| (reason.clone(), *times))
     }
 }
@@ -143,7 +144,7 @@ struct Delivered {
 impl SettleMany for Delivered {
     fn settled(&self, _: u32, how: &Settlement) {
         let Settlement::Quarantined(poison) = how else { return };
-        let mut refusals = self.refusals.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut refusals = self.refusals.0.locked();
         let reason = poison.to_string();
         if refusals.len() < MAX_REASONS || refusals.contains_key(&reason) {
             *refusals.entry(reason).or_default() += 1;
@@ -250,7 +251,7 @@ impl Records {
 
     /// What came before a failure is counted, so it is told when all of that is settled or dropped.
     fn fail(&mut self, error: Box<dyn std::error::Error + Send + Sync>) {
-        let message = format!("{} cannot be read further: {error}; what came before is counted", self.name);
+        let message = format!("{} cannot be read further: error; what came before is counted", self.name);
         self.failure = Some(SourceError { transient: false, message, source: Some(error) });
         self.delivered = None;
     }

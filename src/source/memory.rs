@@ -7,12 +7,13 @@
 mod queue;
 
 use super::{Delivery, Meta, Source, SourceError, Stream};
+use crate::common::sync::Locked;
 use crate::source::ack::{Ack, Confirmation, Settle, Settlement};
 use async_trait::async_trait;
 use bytes::Bytes;
 use queue::{Letter, Queue};
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 use tokio::sync::Notify;
 
@@ -162,7 +163,7 @@ impl Memory {
 impl Shared {
     fn queue(&self) -> MutexGuard<'_, Queue> {
         // The queue's methods finish their change before anything in them could panic.
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.locked()
     }
 }
 

@@ -16,6 +16,7 @@ pub use access::Access;
 pub use options::Options;
 
 use super::{ConnectError, Finding, Source, SourceError, Stream};
+use crate::common::sync::Locked;
 use async_trait::async_trait;
 use check::Unseen;
 use failure::FailuresInARow;
@@ -25,7 +26,7 @@ use google_cloud_pubsub::client::Subscriber;
 use google_cloud_pubsub::subscriber::{MessageStream, ShutdownToken};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -194,7 +195,7 @@ impl Shared {
 
     fn registry(&self) -> MutexGuard<'_, Registry> {
         // Each change under the lock is one insertion or removal; a panic leaves none half done.
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.locked()
     }
 
     /// Starts a stream of `client`, and keeps what is needed to wait for its acks. It connects at its first poll.

@@ -65,6 +65,7 @@ use super::{
     PageSize, QuarantinePage, Quarantined, Repair, Repaired, Settings, Store, StoreError, Tally,
 };
 use crate::common::adapter_url::shown;
+use crate::common::sync::Locked;
 use crate::like::batch::{Batch, BatchKey};
 use crate::like::event::Like;
 use async_trait::async_trait;
@@ -134,14 +135,14 @@ impl Embedded {
         if let Some(log) = log {
             let (jobs, queue) = mpsc::channel(QUEUED_JOBS);
             let seals = jobs.downgrade();
-            *store.jobs.lock().unwrap_or_else(PoisonError::into_inner) = Some(jobs);
+            *store.jobs.locked() = Some(jobs);
             let writer = store.start("hotcount-store", move |engine| Writer::new(engine, log).run(queue))?;
-            *store.writer.lock().unwrap_or_else(PoisonError::into_inner) = Some(writer);
+            *store.writer.locked() = Some(writer);
             for thread in [
                 store.start("hotcount-tables", background::flush)?,
                 store.start("hotcount-merge", move |engine| background::merge(engine, &seals))?,
             ] {
-                store.background.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+                store.background.locked().push(thread);
             }
         }
         Ok(store)
@@ -178,7 +179,7 @@ impl Embedded {
 
     /// Hands a job to the writer and waits for its answer.
     async fn ask<T>(&self, job: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Job) -> Result<T, StoreError> {
-        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(|| self.closed())?;
+        let jobs = self.jobs.locked().clone().ok_or_else(|| self.closed())?;
         let (reply, answer) = oneshot::channel();
         if jobs.send(job(reply)).await.is_err() {
             return Err(self.closed());
@@ -207,9 +208,9 @@ impl Embedded {
 
     /// No further jobs; what is left to do until the store is closed, which may take as long as a merge of tables.
     fn shut(&self) -> impl FnOnce() + Send + 'static {
-        drop(self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take());
-        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let background = std::mem::take(&mut *self.background.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(self.jobs.locked().take());
+        let writer = self.writer.locked().take();
+        let background = std::mem::take(&mut *self.background.locked());
         let engine = Arc::clone(&self.engine);
         move || {
             // The writer first: it may wait for the background threads, never the other way round.

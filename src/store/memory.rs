@@ -5,12 +5,13 @@ use super::{
     REPAIR_SHARD, Repair, Repaired, Settings, Store, StoreError, Tally,
 };
 use crate::common::adapter_url::AdapterUrl;
+use crate::common::sync::Locked;
 use crate::like::batch::{Batch, BatchKey};
 use crate::like::event::Like;
 use crate::like::membership::{Decision, decide};
 use async_trait::async_trait;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 /// The store. It commits a batch under one lock, so a concurrent writer sees all of a batch or nothing.
 #[derive(Default)]
@@ -61,7 +62,7 @@ impl Memory {
 
     fn state(&self) -> MutexGuard<'_, State> {
         // A panic while the lock is held is a bug in `apply`, which never leaves a batch half done before it can panic.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.locked()
     }
 }
 

@@ -17,6 +17,7 @@ pub use quarantined::{PageSize, QuarantinePage, Quarantined, hex_of_sha256, quar
 use crate::common::adapter_url::UrlError;
 use crate::like::batch::{Batch, BatchKey};
 use crate::like::event::Like;
+use crate::like::membership::Decision;
 use async_trait::async_trait;
 use std::time::Duration;
 
@@ -50,6 +51,18 @@ pub struct Applied {
     pub stale: u64,
     /// Whether the batch key showed that an earlier attempt had committed.
     pub replayed: bool,
+}
+
+impl Applied {
+    /// What a like came to that writes nothing; `None` for one that must be written.
+    #[must_use]
+    pub fn without_a_write(decision: Decision) -> Option<Self> {
+        match decision {
+            Decision::Duplicate => Some(Self { duplicates: 1, ..Self::default() }),
+            Decision::Stale => Some(Self { stale: 1, ..Self::default() }),
+            Decision::Write { .. } => None,
+        }
+    }
 }
 
 /// What must agree among all workers of one consumer, for as long as the store lives.

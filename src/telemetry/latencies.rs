@@ -1,7 +1,8 @@
 //! Latencies that keep every percentile, for the report at the end of a run.
 
+use crate::common::sync::Locked;
 use hdrhistogram::Histogram;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 /// Longest latency that a histogram keeps apart: an hour, the longest lease.
@@ -26,26 +27,26 @@ impl Latencies {
     /// Records one latency; longer than an hour counts as an hour.
     pub fn record(&self, latency: Duration) {
         let micros = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX).min(MAX_MICROS);
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).saturating_record(micros);
+        self.0.locked().saturating_record(micros);
     }
 
     /// Adds what `other` has recorded so far.
     pub fn absorb(&self, other: &Self) {
         // Copied first, so that two that absorb each other never hold both locks.
-        let other = other.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) += other;
+        let other = other.0.locked().clone();
+        *self.0.locked() += other;
     }
 
     /// The latency at `quantile`, from 0 to 1.
     #[must_use]
     pub fn quantile(&self, quantile: f64) -> Duration {
-        Duration::from_micros(self.0.lock().unwrap_or_else(PoisonError::into_inner).value_at_quantile(quantile))
+        Duration::from_micros(self.0.locked().value_at_quantile(quantile))
     }
 
     /// How many were recorded.
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.0.locked().len()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Adding, sealing and remembering at once: every receipt comes out once, with the right like.
 
-use crate::buffer_sources::engine::aggregate::{Added, Aggregator, Config, Known, Sealed};
+use crate::buffer_sources::engine::aggregate::{Added, Aggregator, Config, Sealed};
 use crate::mutants::Mutant;
 use hotcount::like::batch::BatchKey;
 use hotcount::like::event::Like;
@@ -56,18 +56,24 @@ impl Scene {
             match adder.add(like.clone(), like.clone()) {
                 Added::Buffered => self.books(|books| books.buffered += 1),
                 Added::Folded => self.books(|books| books.folded += 1),
-                Added::Known(known, receipt) => self.books(|books| {
-                    let twin = |durable: &&Like| durable.member() == like.member();
-                    let newest = books.durable.iter().filter(twin).max_by(|a, b| newness(a, b));
-                    let newest = newest.expect("known, and no like of the member is durable");
-                    assert!(newness(like, newest).is_le(), "{like:?} is called known, and is newer than {newest:?}");
-                    assert_eq!(&receipt, like, "a receipt came back that is another's");
-                    let same_state = books.durable.iter().filter(twin).any(|d| d.liked() == like.liked());
-                    assert!(known == Known::Stale || same_state, "{like:?} is called a duplicate of nothing");
-                    books.known.push(receipt);
-                }),
+                Added::Duplicate(receipt) => self.known(like, receipt, true),
+                Added::Stale(receipt) => self.known(like, receipt, false),
             }
         }
+    }
+
+    /// A like that the buffer settles at once, as a duplicate or as stale.
+    fn known(&self, like: &Like, receipt: Receipt, is_duplicate: bool) {
+        self.books(|books| {
+            let of_member = |durable: &&Like| durable.member() == like.member();
+            let newest = books.durable.iter().filter(of_member).max_by(|a, b| newness(a, b));
+            let newest = newest.expect("known, and no like of the member is durable");
+            assert!(newness(like, newest).is_le(), "{like:?} is called known, and is newer than {newest:?}");
+            assert_eq!(&receipt, like, "a receipt came back that is another's");
+            let same_state = books.durable.iter().filter(of_member).any(|d| d.liked() == like.liked());
+            assert!(same_state || !is_duplicate, "{like:?} is called a duplicate of nothing");
+            books.known.push(receipt);
+        });
     }
 
     /// Seals once, as a lane does, and answers whether anything waited.

@@ -7,12 +7,15 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
 use std::ops::{Deref, DerefMut};
-pub(crate) use std::sync::PoisonError;
+use std::sync::PoisonError;
 pub(crate) use std::sync::atomic::Ordering;
 
 shuttle::thread_local! {
     static HOLDS_A_LOCK: Cell<bool> = Cell::new(false);
 }
+
+/// The name under which the sources import locking; the lock below has it built in.
+pub(crate) trait Locked {}
 
 /// A lock that no thread takes while it holds another one of the buffer.
 #[derive(Default)]
@@ -23,12 +26,12 @@ impl<T> Mutex<T> {
         Self(checked::Mutex::new(value))
     }
 
-    pub(crate) fn lock(&self) -> Result<MutexGuard<'_, T>, PoisonError<MutexGuard<'_, T>>> {
+    pub(crate) fn locked(&self) -> MutexGuard<'_, T> {
         // Asked before it waits, so that an order in which nobody else holds the other lock shows it too.
         assert!(!HOLDS_A_LOCK.with(Cell::get), "two locks of the buffer are held at once");
         let guard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         HOLDS_A_LOCK.with(|holds| holds.set(true));
-        Ok(MutexGuard(guard))
+        MutexGuard(guard)
     }
 }
 
@@ -126,7 +129,7 @@ impl<K: Hash + Eq + Clone, V: Default, S: BuildHasher + Clone> Map<K, V, S> {
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.locked()
 }
 
 /// A place in the map, whose part is locked as long as it lives.

@@ -2,8 +2,9 @@
 
 use super::guarded;
 use super::proof::{Proof, Row};
-use super::worker::{Ends, Kill};
+use super::worker::Kill;
 use futures::{StreamExt, TryStreamExt, stream};
+use hotcount::engine::progress::Counted;
 use hotcount::lab::load::Plan;
 use hotcount::lab::load::drive::Watch;
 use hotcount::read::reader;
@@ -25,7 +26,7 @@ pub(super) struct Evidence<'a> {
     pub(super) rate: f64,
     pub(super) watch: &'a Watch,
     pub(super) kills: Vec<Kill>,
-    pub(super) last_worker: Ends,
+    pub(super) last_worker: Counted,
     pub(super) took: Duration,
 }
 

@@ -1,6 +1,7 @@
 //! What the load knows from its seed, beside what the store counts.
 
-use super::worker::{Ends, Kill};
+use super::worker::Kill;
+use hotcount::engine::progress::Counted;
 use hotcount::lab::firestore_model::Assumptions;
 use hotcount::lab::load::Totals;
 use indicatif::HumanCount;
@@ -67,7 +68,7 @@ pub(super) struct Proof {
     pub(super) sends_again: u64,
     pub(super) quarantined: u64,
     pub(super) kills: Vec<Kill>,
-    pub(super) last_worker: Ends,
+    pub(super) last_worker: Counted,
     pub(super) took_s: f64,
 }
 
@@ -86,8 +87,7 @@ impl Proof {
         unless(poison == quarantined, format!("{poison} poison messages were sent, {quarantined} are quarantined"));
         let (sent, accepted) = (self.totals.messages, self.accepted);
         unless(sent == accepted, format!("{sent} messages were sent, {accepted} were accepted"));
-        let Ends { received, applied, folded, duplicates, stale, poison, left } = self.last_worker;
-        let ended = applied + folded + duplicates + stale + poison;
+        let (Counted { received, left, .. }, ended) = (self.last_worker, self.last_worker.settled());
         unless(
             received == ended && left == 0,
             format!("the last worker received {received} deliveries and settled {ended}"),
@@ -173,7 +173,7 @@ impl Proof {
             kills.join(" and "),
             human(self.sends_again)
         ));
-        let Ends { received, applied, folded, duplicates, stale, poison, .. } = self.last_worker;
+        let Counted { received, applied, folded, duplicates, stale, poison, .. } = self.last_worker;
         text.push(format!(
             "the last worker received {} = {} applied + {} folded + {} duplicates + {} stale + {} poison",
             human(received),
@@ -231,7 +231,7 @@ mod tests {
 
     /// Twenty posts that count what they must.
     fn exact() -> Proof {
-        let ends = Ends { received: 30, applied: 10, folded: 8, duplicates: 6, stale: 4, poison: 2, left: 0 };
+        let ends = Counted { received: 30, applied: 10, folded: 8, duplicates: 6, stale: 4, poison: 2, left: 0 };
         Proof {
             rows: (0..20).map(|n| row(&format!("post-{n}"), 1_000 - u64::from(n), 50 - n)).collect(),
             totals: Totals { messages: 20_000, first: 19_995, poison: 4, oversized: 1, ..Totals::default() },

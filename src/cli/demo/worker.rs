@@ -4,6 +4,7 @@ use super::place::Place;
 use super::show::Show;
 use super::stage::Stage;
 use anyhow::{Context, bail};
+use hotcount::engine::progress::Counted;
 use hotcount::lab::load::drive::Watch;
 use serde::{Deserialize, Serialize};
 use std::convert::Infallible;
@@ -27,18 +28,6 @@ const LOG_LINES: usize = 5;
 #[derive(Deserialize)]
 struct Listening {
     http: String,
-}
-
-/// What a worker says last: how its deliveries ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-pub(super) struct Ends {
-    pub(super) received: u64,
-    pub(super) applied: u64,
-    pub(super) folded: u64,
-    pub(super) duplicates: u64,
-    pub(super) stale: u64,
-    pub(super) poison: u64,
-    pub(super) left: u64,
 }
 
 /// A kill that happened.
@@ -95,7 +84,7 @@ impl<'a> Workers<'a> {
     }
 
     /// Lets the worker drain: the kills, and how the last worker's deliveries ended.
-    pub(super) async fn finish(mut self) -> anyhow::Result<(Vec<Kill>, Ends)> {
+    pub(super) async fn finish(mut self) -> anyhow::Result<(Vec<Kill>, Counted)> {
         drop(self.alive.stdin);
         let ended = timeout(END_TIMEOUT, async {
             let said = self.alive.said.next_line().await?;

@@ -3,7 +3,7 @@
 //! while one of a member's likes is under way, further likes of it fold.
 
 use super::ByMember;
-use crate::common::sync::{Mutex, MutexGuard, PoisonError};
+use crate::common::sync::{Locked, Mutex, MutexGuard};
 use crate::like::batch::Batch;
 use crate::like::event::Like;
 use foldhash::fast::FixedState;
@@ -34,7 +34,7 @@ struct State {
 impl Contended {
     fn state(&self) -> MutexGuard<'_, State> {
         // Nothing that runs under the lock can panic half way through a change.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.locked()
     }
 
     /// Whether something waits here.

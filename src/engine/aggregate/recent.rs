@@ -2,20 +2,11 @@
 //! store. Memberships are what makes that true, for the newest like stored never gets older.
 
 use super::ByMember;
-use crate::common::sync::{Mutex, MutexGuard, PoisonError};
+use crate::common::sync::{Locked, Mutex, MutexGuard};
 use crate::like::event::Like;
+use crate::like::membership::{Decision, decide};
 use foldhash::fast::FixedState;
-use std::cmp::Ordering;
 use std::collections::HashSet;
-
-/// What the recent likes say of a like that is not newer than one whose effect is durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Known {
-    /// Of the same state.
-    Duplicate,
-    /// Of the other state.
-    Stale,
-}
 
 /// What an entry takes beside its ids: the like, its place in a table that is half empty after it has grown, and the counts
 /// of its shared text, as measured, rounded up.
@@ -42,17 +33,14 @@ impl Recent {
         Self { half_likes: likes / 2, half_bytes: bytes / 2, generations }
     }
 
-    pub(super) fn knows(&self, like: &ByMember) -> Option<Known> {
+    /// What `like` does to the newest like of its member that is remembered; `None` where none is.
+    pub(super) fn decide(&self, like: &ByMember) -> Option<Decision> {
         if self.half_likes == 0 {
             return None;
         }
         let generations = self.generations();
         let durable = generations.young.get(like).or_else(|| generations.old.get(like))?;
-        match like.0.membership().cmp_newness(&durable.0.membership()) {
-            Ordering::Greater => None,
-            _ if like.0.liked() == durable.0.liked() => Some(Known::Duplicate),
-            _ => Some(Known::Stale),
-        }
+        Some(decide(Some(durable.0.membership()), &like.0))
     }
 
     pub(super) fn remember(&self, likes: &[Like]) {
@@ -86,6 +74,6 @@ impl Recent {
 
     fn generations(&self) -> MutexGuard<'_, Generations> {
         // Forgetting is always safe, so a half-made change is too.
-        self.generations.lock().unwrap_or_else(PoisonError::into_inner)
+        self.generations.locked()
     }
 }

@@ -72,8 +72,8 @@ fn what_is_not_newer_than_a_durable_like_is_known_and_what_is_newer_is_not() {
     buffer.add(like("p", "u", true, 5), 0, now);
     assert_eq!(buffer.add(like("p", "u", true, 5), 1, now), Added::Folded, "not durable yet");
     buffer.remember(buffer.seal(key(1)).expect("waits").batch());
-    assert_eq!(buffer.add(like("p", "u", true, 5), 2, now), Added::Known(Known::Duplicate, 2));
-    assert_eq!(buffer.add(like("p", "u", false, 4), 3, now), Added::Known(Known::Stale, 3));
+    assert_eq!(buffer.add(like("p", "u", true, 5), 2, now), Added::Duplicate(2));
+    assert_eq!(buffer.add(like("p", "u", false, 4), 3, now), Added::Stale(3));
     assert_eq!(buffer.add(like("p", "u", false, 6), 4, now), Added::Buffered);
 }
 
@@ -83,7 +83,7 @@ fn the_window_forgets_but_never_goes_back_to_an_older_like() {
     let durable = |likes| buffer.remember(&Batch::new(key(1), likes));
     durable(vec![like("p", "u", true, 5)]);
     durable(vec![like("p", "u", false, 4)]);
-    assert_eq!(buffer.add(like("p", "u", true, 5), 0, now), Added::Known(Known::Duplicate, 0));
+    assert_eq!(buffer.add(like("p", "u", true, 5), 0, now), Added::Duplicate(0));
     durable((0..20).map(|n| like("p", &format!("w{n:02}"), true, 1)).collect());
     assert_eq!(buffer.add(like("p", "u", true, 5), 0, now), Added::Buffered, "forgotten, so the store decides");
 }
@@ -241,7 +241,7 @@ fn the_window_is_bounded_by_the_bytes_of_its_ids() {
         }
         (0..4_000)
             .filter(|n| {
-                matches!(buffer.add(Like::new(&name(*n), &name(*n), &name(*n), true, 1), 0, now), Added::Known(..))
+                matches!(buffer.add(Like::new(&name(*n), &name(*n), &name(*n), true, 1), 0, now), Added::Duplicate(_))
             })
             .count()
     };

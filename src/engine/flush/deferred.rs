@@ -4,11 +4,12 @@
 use super::part::{Part, Purpose};
 use super::refusals::Refusals;
 use super::{Errand, Shared, now};
+use crate::common::sync::Locked;
 use crate::engine::aggregate::{Aggregator, Sealed};
 use crate::engine::receipt::Receipt;
 use crate::like::event::Like;
 use crate::store::{StoredFault, Undecidable};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
@@ -127,7 +128,7 @@ struct Newer(Mutex<Option<Instant>>);
 
 impl Newer {
     fn last(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.locked()
     }
 
     fn found(&self, now: Instant) {

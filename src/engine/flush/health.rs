@@ -3,11 +3,12 @@
 
 use super::{LaneKeys, class_name, now};
 use crate::common::backoff::{Backoff, Lasting};
+use crate::common::sync::Locked;
 use crate::engine::progress::Progress;
 use crate::store::{ErrorClass, Store, StoreError};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -77,7 +78,7 @@ impl Health {
     }
 
     async fn probe(&self) -> Result<(), StoreError> {
-        let key = self.keys.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let key = self.keys.locked().next();
         let error = match tokio::time::timeout(ANSWERED_WITHIN, self.store.probe(key)).await {
             Ok(Ok(())) => {
                 self.progress.witness();
@@ -87,7 +88,7 @@ impl Health {
             Err(_) => StoreError::new(ErrorClass::Unknown, format!("a probe was not answered in {ANSWERED_WITHIN:?}")),
         };
         self.progress.failure(class_name(&error.class));
-        let mut never = self.never.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut never = self.never.locked();
         let witnesses = self.witnesses();
         let mut lasting = match *never {
             Some((lasting, then)) if then == witnesses => lasting,
@@ -145,14 +146,14 @@ impl Health {
 
     /// How long until the next probe. A store that says "never" is asked often enough to be believed after half a minute.
     fn wait(&self, backoff: Backoff, failures: u32, rng: &mut SmallRng) -> Duration {
-        let says_never = self.never.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        let says_never = self.never.locked().is_some();
         let wait = backoff.wait(failures, rng);
         if says_never { wait.min(NEVER_FOR / 3) } else { wait }
     }
 
     /// The failure with which the worker ends, when the store has answered so for long enough.
     fn last_word(&self, error: StoreError) -> Option<StoreError> {
-        let (lasting, _) = (*self.never.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let (lasting, _) = (*self.never.locked())?;
         if !lasting.is(1, NEVER_FOR) {
             return None;
         }

@@ -10,6 +10,8 @@ use crate::engine::receipt::Receipt;
 use crate::engine::shard::LaneShard;
 use crate::engine::watchdog::Heartbeat;
 use crate::like::batch::BatchKey;
+use crate::like::event::Like;
+use crate::like::membership::decide;
 use crate::store::{Applied, ErrorClass, StoreError, Undecidable};
 use crate::telemetry::Metric;
 use rand::SeedableRng;
@@ -290,12 +292,12 @@ impl Lane {
             stored = shared.store.membership(like.post(), like.user()) => stored,
         };
         match stored {
-            Ok(Some(stored)) if like.membership().cmp_newness(&stored.membership()).is_le() => {
-                let same = stored.liked() == like.liked();
-                let applied = Applied { duplicates: u64::from(same), stale: u64::from(!same), ..Applied::default() };
-                shared.settle(part, &applied, Duration::ZERO).await;
-            }
-            Ok(_) => {
+            Ok(stored) => {
+                let decision = decide(stored.as_ref().map(Like::membership), &like);
+                if let Some(applied) = Applied::without_a_write(decision) {
+                    shared.settle(part, &applied, Duration::ZERO).await;
+                    return;
+                }
                 if let Some(row) = part.state.refusals() {
                     shared.recent.refusals.remember(&like, row, now());
                 }

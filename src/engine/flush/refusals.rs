@@ -2,9 +2,10 @@
 //! before it was refused for long enough comes again, and so does one that was quarantined, when its sender did not hear of it.
 
 use crate::common::backoff::Lasting;
+use crate::common::sync::Locked;
 use crate::like::event::Like;
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Likes that are remembered at most.
@@ -27,7 +28,7 @@ pub(super) struct Refusals(Mutex<HashMap<Whole, (Lasting, Instant)>>);
 impl Refusals {
     fn known(&self) -> MutexGuard<'_, HashMap<Whole, (Lasting, Instant)>> {
         // Each change under the lock is whole.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.locked()
     }
 
     /// The like is no longer tried here, and was refused so often.

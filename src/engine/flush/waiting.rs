@@ -4,9 +4,10 @@
 
 use super::attempt::Flight;
 use super::part::{Part, Purpose};
+use crate::common::sync::Locked;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 use tokio::sync::Notify;
 
@@ -75,7 +76,7 @@ impl Drop for Seat {
 impl Waiting {
     fn state(&self) -> MutexGuard<'_, State> {
         // Each change under the lock is whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.locked()
     }
 
     /// There is one more lane.

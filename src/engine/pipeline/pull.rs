@@ -2,7 +2,7 @@
 
 use super::Work;
 use crate::common::backoff::{Backoff, InARow};
-use crate::engine::aggregate::{Added, Known};
+use crate::engine::aggregate::Added;
 use crate::engine::flush::now;
 use crate::engine::progress::Progress;
 use crate::engine::receipt::Receipt;
@@ -182,11 +182,12 @@ impl Puller {
             };
             match adder.add(like, receipt) {
                 Added::Buffered | Added::Folded => {}
-                Added::Known(known, receipt) => {
-                    match known {
-                        Known::Duplicate => duplicates += 1,
-                        Known::Stale => stale += 1,
-                    }
+                Added::Duplicate(receipt) => {
+                    duplicates += 1;
+                    taken.confirmations.extend(receipt.settle(&Settlement::Counted));
+                }
+                Added::Stale(receipt) => {
+                    stale += 1;
                     taken.confirmations.extend(receipt.settle(&Settlement::Counted));
                 }
             }

@@ -1,12 +1,13 @@
 //! Quarantined payloads as a source: each is delivered once, and what is dropped stays where it is kept.
 
 use super::Fate;
+use crate::common::sync::Locked;
 use crate::source::ack::{Ack, SettleMany, Settlement};
 use crate::source::{Delivery, Meta, Source, SourceError, Stream};
 use async_trait::async_trait;
 use bytes::Bytes;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
 /// A payload, and the attributes of its message.
@@ -23,7 +24,7 @@ struct Fates(Mutex<Vec<Fate>>);
 impl Fates {
     fn all(&self) -> MutexGuard<'_, Vec<Fate>> {
         // Every change is one assignment.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.locked()
     }
 }
 
@@ -66,7 +67,7 @@ impl Source for Entries {
     }
 
     async fn open(&self, _: usize) -> Result<Box<dyn Stream>, SourceError> {
-        let waiting = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        let waiting = std::mem::take(&mut *self.waiting.locked());
         Ok(Box::new(Row(waiting)))
     }
 }

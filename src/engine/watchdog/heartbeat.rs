@@ -1,7 +1,8 @@
 //! What a task says of itself.
 
+use crate::common::sync::Locked;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// What a task is doing now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,7 +70,7 @@ pub struct Heartbeat {
 impl Heartbeat {
     fn state(&self) -> MutexGuard<'_, State> {
         // Each change under the lock is whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.locked()
     }
 
     fn set(&self, doing: Doing) {
@@ -114,7 +115,7 @@ pub struct Heartbeats(Mutex<Vec<Arc<Heartbeat>>>);
 
 impl Heartbeats {
     fn all(&self) -> MutexGuard<'_, Vec<Arc<Heartbeat>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.locked()
     }
 
     /// A heartbeat for one more task.

@@ -1,9 +1,10 @@
 //! Who is connected, what each of them is doing, and who goes first when there are too many.
 
 use super::Limits;
+use crate::common::sync::Locked;
 use crate::telemetry::Metric;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
@@ -73,7 +74,7 @@ impl Peer {
 
     fn state(&self) -> MutexGuard<'_, State> {
         // Each change under the lock is whole.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.locked()
     }
 
     fn set(&self, doing: Doing) {
@@ -174,7 +175,7 @@ impl Peers {
 
     fn all(&self) -> MutexGuard<'_, All> {
         // Each change under the lock is one insertion or removal.
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.locked()
     }
 
     /// How many there are.

@@ -1,10 +1,11 @@
 //! One lock a document, granted in the order of asking.
 
 use super::Name;
+use crate::common::sync::Locked;
 use foldhash::fast::FixedState;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -12,21 +13,21 @@ use tokio::time::Instant;
 #[derive(Default)]
 pub(super) struct Locks(Mutex<Waiting>);
 
-type Waiting = HashMap<Name, VecDeque<oneshot::Sender<InFlight>>, FixedState>;
+type Waiting = HashMap<Name, VecDeque<oneshot::Sender<DocumentLock>>, FixedState>;
 
 /// A lock. Dropping it passes it on.
-pub(super) struct InFlight {
+pub(super) struct DocumentLock {
     locks: Option<Arc<Locks>>,
     document: Name,
 }
 
 impl Locks {
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.locked()
     }
 
     /// Waits until the document is free; `None` when it is not before the deadline.
-    pub(super) async fn lock(self: &Arc<Self>, document: Name, deadline: Instant) -> Option<InFlight> {
+    pub(super) async fn lock(self: &Arc<Self>, document: Name, deadline: Instant) -> Option<DocumentLock> {
         let granted = match self.waiting().entry(document) {
             Entry::Vacant(free) => {
                 free.insert(VecDeque::new());
@@ -39,7 +40,7 @@ impl Locks {
             }
         };
         match granted {
-            None => Some(InFlight { locks: Some(Arc::clone(self)), document }),
+            None => Some(DocumentLock { locks: Some(Arc::clone(self)), document }),
             // A lock that is granted to somebody who has just given up lies in the channel and is dropped with it.
             Some(granted) => tokio::time::timeout_at(deadline, granted).await.ok()?.ok(),
         }
@@ -56,7 +57,7 @@ impl Locks {
                 next
             };
             let Some(next) = next else { return };
-            match next.send(InFlight { locks: Some(Arc::clone(&self)), document }) {
+            match next.send(DocumentLock { locks: Some(Arc::clone(&self)), document }) {
                 Ok(()) => return,
                 // Who waited has given up; the lock is still ours to pass on.
                 Err(mut unwanted) => unwanted.locks = None,
@@ -65,7 +66,7 @@ impl Locks {
     }
 }
 
-impl Drop for InFlight {
+impl Drop for DocumentLock {
     fn drop(&mut self) {
         if let Some(locks) = self.locks.take() {
             locks.pass_on(self.document);
@@ -78,7 +79,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    async fn lock(locks: &Arc<Locks>, document: Name, seconds: u64) -> Option<InFlight> {
+    async fn lock(locks: &Arc<Locks>, document: Name, seconds: u64) -> Option<DocumentLock> {
         locks.lock(document, Instant::now() + Duration::from_secs(seconds)).await
     }
 

@@ -1,6 +1,7 @@
 //! A store that takes as long as Firestore would, and aborts when it would. What it wraps keeps the counts.
 
 use super::{Contention, Name};
+use crate::common::sync::Locked;
 use crate::like::batch::{Batch, BatchKey};
 use crate::like::event::Like;
 use crate::store::{
@@ -12,7 +13,7 @@ use foldhash::fast::FixedState;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use std::hash::BuildHasher;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Whose shard number a commit increments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,9 +43,7 @@ impl<S: Store> Contended<S> {
     fn shard_of(&self, attempt: Attempt) -> u16 {
         match self.choice {
             ShardChoice::OfTheLane => attempt.shard,
-            ShardChoice::FreshPerPost(shards) => {
-                self.rng.lock().unwrap_or_else(PoisonError::into_inner).random_range(0..shards.max(1))
-            }
+            ShardChoice::FreshPerPost(shards) => self.rng.locked().random_range(0..shards.max(1)),
         }
     }
 

@@ -10,6 +10,7 @@
 use super::target::{Batch, Part, SendError, Target};
 use super::{Generator, Plan, Schedule};
 use crate::common::backoff::Backoff;
+use crate::common::sync::Locked;
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
@@ -17,8 +18,8 @@ use hdrhistogram::Histogram;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use std::num::NonZeroUsize;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -106,23 +107,23 @@ impl Watch {
     /// Latencies in microseconds: at a fixed rate from the intended time, else from the sending.
     #[must_use]
     pub fn latency(&self) -> Histogram<u64> {
-        self.latency.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.latency.locked().clone()
     }
 
     /// What the last send failed of, until one succeeds.
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.trouble.locked().clone()
     }
 
     fn set_trouble(&self, trouble: Option<String>) {
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+        *self.trouble.locked() = trouble;
     }
 
     fn accept(&self, parts: &[Part], sent: &Sent) {
         self.accepted.fetch_add(parts.len() as u64, Ordering::Relaxed);
         let micros = |latency: Duration| u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
-        let mut histogram = self.latency.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut histogram = self.latency.locked();
         match &sent.schedule {
             Some(schedule) => {
                 let since_start = sent.start.elapsed();

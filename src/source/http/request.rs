@@ -1,10 +1,11 @@
 //! One request and what becomes of its events.
 
+use crate::common::sync::Locked;
 use crate::like::event::Poison;
 use crate::source::ack::{SettleMany, Settlement};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 /// Poison events that an answer lists, the first ones; all of them are in the quarantine. A reason has half a KiB at most.
@@ -69,7 +70,7 @@ impl Request {
 
     fn listed(&self) -> MutexGuard<'_, Listed> {
         // A panic between two of its changes leaves a number that is one off, in an answer that nobody gets.
-        self.poison.lock().unwrap_or_else(PoisonError::into_inner)
+        self.poison.locked()
     }
 
     /// Events that were taken so far.

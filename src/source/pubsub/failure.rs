@@ -3,10 +3,11 @@
 use super::super::SourceError;
 use super::{Access, Options};
 use crate::common::backoff::{HEALED_AFTER, InARow};
+use crate::common::sync::Locked;
 use google_cloud_gax::client_builder;
 use google_cloud_gax::error::rpc::Code;
 use google_cloud_pubsub::Error;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
 /// How often a refusal is taken for a passing one before the worker stops: right after a subscription was made, a
@@ -37,7 +38,7 @@ impl FailuresInARow {
 
     fn row(&self) -> MutexGuard<'_, Row> {
         // Each change under the lock is whole.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.locked()
     }
 
     /// A delivery came.

@@ -8,6 +8,7 @@ use super::manifest::{self, Listed};
 use super::place::Place;
 use super::tables::{FOLDERS, Trees};
 use super::{damage::Damage, log};
+use crate::common::sync::Locked;
 use crate::store::{ErrorClass, StoreError};
 use lsm_tree::Slice;
 use std::collections::VecDeque;
@@ -261,7 +262,7 @@ impl Engine {
             if std::mem::take(&mut work.merge) {
                 return Next::Merge;
             }
-            if let Some(table) = self.unchecked.lock().unwrap_or_else(PoisonError::into_inner).pop_front() {
+            if let Some(table) = self.unchecked.locked().pop_front() {
                 return Next::Check(table);
             }
             work = match work.purge {
@@ -310,6 +311,6 @@ impl Engine {
 
     fn work(&self) -> MutexGuard<'_, Work> {
         // It changes by assignments, which cannot panic half way.
-        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+        self.work.locked()
     }
 }
