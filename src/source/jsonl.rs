@@ -251,7 +251,7 @@ impl Records {
 
     /// What came before a failure is counted, so it is told when all of that is settled or dropped.
     fn fail(&mut self, error: Box<dyn std::error::Error + Send + Sync>) {
-        let message = format!("{} cannot be read further: error; what came before is counted", self.name);
+        let message = format!("{} cannot be read further: {error}; what came before is counted", self.name);
         self.failure = Some(SourceError { transient: false, message, source: Some(error) });
         self.delivered = None;
     }
