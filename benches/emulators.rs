@@ -130,7 +130,13 @@ async fn engine(arguments: &Arguments, topic: &Topic, store: Arc<Firestore>, eve
     let (progress, stop) = (Arc::new(Progress::default()), CancellationToken::new());
     let before = threads::times();
     let start = Instant::now();
-    let run = tokio::spawn(pipeline::run(source, store, arguments.engine.clone(), stop.clone(), Arc::clone(&progress)));
+    let run = tokio::spawn(pipeline::run(
+        source,
+        store,
+        arguments.engine.clone(),
+        stop.clone().cancelled_owned(),
+        Arc::clone(&progress),
+    ));
     while progress.counted().applied < events as u64 {
         assert!(!run.is_finished(), "the engine ended early");
         tokio::time::sleep(LOOK_EVERY).await;
@@ -228,7 +234,7 @@ async fn bill(arguments: &Arguments, firestore_host: &str) {
         let config = Config { recent_likes: window, max_held_deliveries: BILL_HELD, ..arguments.engine.clone() };
         let source = Arc::new(Jsonl::new("bench", std::io::Cursor::new(text.into_bytes())));
         let (stop, progress) = (CancellationToken::new(), Arc::new(Progress::default()));
-        let run = pipeline::run(source, Arc::clone(&store) as Arc<dyn Store>, config, stop, progress);
+        let run = pipeline::run(source, Arc::clone(&store) as Arc<dyn Store>, config, stop.cancelled_owned(), progress);
         let counted = run.await.expect("it works").counted;
         assert_eq!((counted.applied, counted.duplicates), (arguments.billed as u64, duplicates as u64), "{counted:?}");
         let after = store.billed();

@@ -20,7 +20,6 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-use tokio_util::sync::CancellationToken;
 
 #[path = "support/events.rs"]
 mod events;
@@ -125,7 +124,7 @@ async fn engine(arguments: &Arguments, file: &Path, directory: &Path, expected: 
         source,
         Arc::clone(&store),
         arguments.engine.clone(),
-        CancellationToken::new(),
+        std::future::pending(),
         Arc::clone(&progress),
     );
     let counted = ended.await.expect("the engine works").counted;

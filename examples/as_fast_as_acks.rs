@@ -114,7 +114,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         Arc::new(Receiver(Arc::new(Mutex::new(receiver)))),
         store.clone(),
         pipeline::Config::default(),
-        CancellationToken::new(),
+        std::future::pending(),
         progress,
     );
 

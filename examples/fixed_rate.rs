@@ -49,7 +49,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         Arc::new(queue.clone()),
         store.clone(),
         pipeline::Config::default(),
-        CancellationToken::new(),
+        std::future::pending(),
         progress,
     );
 

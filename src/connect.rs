@@ -3,6 +3,8 @@
 use crate::common::adapter_url::{AdapterUrl, scheme, shown};
 #[cfg(feature = "http")]
 use crate::http_api::client::Client;
+#[cfg(feature = "http")]
+use crate::source::in_flight::InFlight;
 use crate::source::{self, Source};
 use crate::store::{self, Access, Counts, Options, Repair, Store};
 use std::sync::Arc;
@@ -19,6 +21,24 @@ pub async fn source(url: &str) -> Result<Arc<dyn Source>, source::ConnectError> 
         "pubsub" => Ok(Arc::new(source::pubsub::PubSub::connect(url).await?)),
         other => Err(source::ConnectError::UnknownScheme(other.to_owned())),
     }
+}
+
+/// Opens the source that `url` names, with the HTTP routes that feed it; a source that pulls has none. What requests hold
+/// counts in `held`.
+///
+/// # Errors
+/// As [`source()`].
+#[cfg(feature = "http")]
+pub async fn source_with_routes(
+    url: &str,
+    held: &Arc<InFlight>,
+) -> Result<(Arc<dyn Source>, axum::Router), source::ConnectError> {
+    if scheme(url) != "http" {
+        return Ok((self::source(url).await?, axum::Router::new()));
+    }
+    let http = Arc::new(source::http::Http::connect(url)?);
+    let routes = http.routes(held);
+    Ok((http, routes))
 }
 
 /// Opens the store that `url` names, for writing.

@@ -21,7 +21,31 @@
 //! | [`connect`] | the one table from a URL to an adapter |
 //! | [`lab`] | load generators and a model of Firestore: what measures and proves |
 //!
-//! [`engine::pipeline::run`] runs a worker on any source and store; `examples/reader.rs` reads counts.
+//! [`run`] runs a worker on any source and store, here on both that need nothing installed:
+//!
+//! ```
+//! use hotcount::source::memory::{Config as Queue, Finish, Memory as Messages};
+//! use hotcount::store::{Counts, Depth, memory::Memory};
+//! use std::sync::Arc;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let messages = Arc::new(Messages::new(Queue { received_at: Arc::new(std::time::SystemTime::now), ..Queue::default() }));
+//! let event = r#"{"eventId":"e1","type":"like.added","postId":"cats","userId":"ann","occurredAt":"2026-01-01T00:00:00Z"}"#;
+//! for _ in 0..3 {
+//!     messages.publish(event)?;
+//! }
+//! messages.finish(Finish::WhenSettled);
+//! let store = Arc::new(Memory::default());
+//! let report =
+//!     hotcount::run(messages, store.clone(), hotcount::Config::default(), std::future::pending(), Arc::default()).await?;
+//! assert_eq!((report.counted.received, report.counted.left), (3, 0));
+//! assert_eq!(store.tally("cats", Depth::Shards).await?.count, 1);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! `examples/embed.rs` runs one on Pub/Sub and Firestore inside an application; `examples/reader.rs` reads counts.
 
 pub mod common;
 pub mod connect;
@@ -35,6 +59,11 @@ pub mod source;
 pub mod store;
 pub mod telemetry;
 
+pub use engine::pipeline::{Config, EngineError, Report, run};
+pub use engine::progress::{Counted, Progress};
 pub use like::batch::{Batch, BatchKey};
 pub use like::event::{Like, Poison};
 pub use like::membership::{Decision, Membership, decide};
+pub use read::{reader, repair};
+pub use source::Source;
+pub use store::Store;

@@ -263,7 +263,7 @@ async fn a_file_is_replayed_into_a_store_that_counts_what_the_plan_expects() {
     let source = Arc::new(source::jsonl::Jsonl::file(file.path()).await.expect("the file"));
     let (store, progress) = (Arc::new(Memory::default()), Arc::new(Progress::default()));
     let config = pipeline::Config::default();
-    let report = pipeline::run(source, store.clone(), config, CancellationToken::new(), progress).await.expect("works");
+    let report = pipeline::run(source, store.clone(), config, std::future::pending(), progress).await.expect("works");
     let expected = plan.expect();
     assert_eq!(report.counted.received, expected.totals().messages);
     assert_eq!(report.counted.poison, expected.totals().quarantined());
@@ -273,19 +273,24 @@ async fn a_file_is_replayed_into_a_store_that_counts_what_the_plan_expects() {
 #[cfg(feature = "http")]
 #[tokio::test]
 async fn a_worker_on_http_counts_what_the_plan_expects() {
-    use hotcount::source::Source;
     let source = Arc::new(source::http::Http::new(Duration::from_secs(30)));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
-    let mut config = pipeline::Config::default();
-    config.flush.retry_deadline = pipeline::Config::retry_deadline_for(source.max_lease());
+    let config = pipeline::Config::default();
     let held = config.held();
-    let routes = source.routes(&held).expect("it has routes");
+    let routes = source.routes(&held);
     let mut face = tokio::task::JoinSet::new();
     face.spawn(async move { axum::serve(listener, routes).await });
     let (store, progress, shutdown) =
         (Arc::new(Memory::default()), Arc::new(Progress::default()), CancellationToken::new());
-    let engine = pipeline::run_beside(held, source, store.clone(), config, shutdown.clone(), Arc::clone(&progress));
+    let engine = pipeline::run_beside(
+        held,
+        source,
+        store.clone(),
+        config,
+        shutdown.clone().cancelled_owned(),
+        Arc::clone(&progress),
+    );
     let engine = tokio::spawn(engine);
 
     let plan = plan(|config| config.messages = 5_000);

@@ -50,7 +50,7 @@ async fn a_topic_takes_a_load_and_a_worker_counts_what_the_plan_expects() {
         Arc::new(source),
         store.clone(),
         pipeline::Config::default(),
-        shutdown.clone(),
+        shutdown.clone().cancelled_owned(),
         Arc::clone(&progress),
     ));
     let everything_settled = async {

@@ -58,7 +58,8 @@ async fn a_worker_whose_topic_was_deleted_is_not_ready_and_says_why() {
     let (progress, shutdown) = (Arc::new(Progress::default()), CancellationToken::new());
     let store = Arc::new(Memory::default());
     let config = pipeline::Config::default();
-    let engine = tokio::spawn(pipeline::run(source, store, config, shutdown.clone(), Arc::clone(&progress)));
+    let engine =
+        tokio::spawn(pipeline::run(source, store, config, shutdown.clone().cancelled_owned(), Arc::clone(&progress)));
     let told = async {
         while !progress.not_ready().join("\n").contains("was deleted, so nothing new can arrive") {
             tokio::time::sleep(Duration::from_millis(20)).await;

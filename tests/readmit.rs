@@ -8,14 +8,13 @@ mod faults;
 
 use faults::{Fault, Faulty};
 use hotcount::engine::pipeline::Config;
-use hotcount::engine::reprocess::{Fate, ReadmitError, reprocess};
+use hotcount::engine::reprocess::{Fate, ReprocessError, reprocess};
 use hotcount::store::memory::Memory;
 use hotcount::store::{Attempt, Counts, Depth, ErrorClass, PageSize, Quarantined, Store};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
-use tokio_util::sync::CancellationToken;
 
 /// Three likes of one post, quarantined by mistake.
 async fn quarantined(store: &Memory) -> Vec<Quarantined> {
@@ -41,12 +40,12 @@ async fn quarantined(store: &Memory) -> Vec<Quarantined> {
 /// The fates, how it ended, how many entries are left, and the count.
 async fn readmitted(
     script: impl FnMut(Attempt) -> Fault + Send + 'static,
-) -> (Vec<Fate>, Option<ReadmitError>, usize, i64) {
+) -> (Vec<Fate>, Option<ReprocessError>, usize, i64) {
     let inner = Arc::new(Memory::default());
     let entries = quarantined(&inner).await;
     let mut script = script;
     let store: Arc<dyn Store> = Faulty::new(Arc::clone(&inner), move |_, attempt| script(attempt));
-    let (config, shutdown, mut rng) = (Config::default(), CancellationToken::new(), SmallRng::seed_from_u64(1));
+    let (config, shutdown, mut rng) = (Config::default(), std::future::pending(), SmallRng::seed_from_u64(1));
     let (fates, ended) = reprocess(&store, entries, config, shutdown, Arc::default(), &mut rng).await;
     let tally = inner.tally("p", Depth::ShardsAndMembers).await.unwrap();
     assert_eq!(tally.drift(), Some(0));
@@ -72,7 +71,7 @@ async fn a_store_that_cannot_work_leaves_every_entry_also_when_it_had_committed(
         let applies = fault.applies;
         let (fates, ended, left, count) = readmitted(move |_| fault.clone()).await;
         assert_eq!(fates, [Fate::Left, Fate::Left, Fate::Left]);
-        assert!(matches!(ended, Some(ReadmitError::Engine(_))), "{ended:?}");
+        assert!(matches!(ended, Some(ReprocessError::Engine(_))), "{ended:?}");
         assert_eq!((left, count), (3, if applies { 3 } else { 0 }));
     }
 }

@@ -118,7 +118,13 @@ async fn rolling_restarts_leave_nothing_that_was_taken_to_redelivery() {
         let source = Arc::new(Noting { source, attempts: Arc::clone(&attempts) });
         let store = Faulty::new(Arc::clone(&memory), |_, _| Fault::slow(Duration::from_millis(20)));
         let (shutdown, progress) = (CancellationToken::new(), Arc::new(Progress::default()));
-        let engine = tokio::spawn(pipeline::run(source, store, config(), shutdown.clone(), Arc::clone(&progress)));
+        let engine = tokio::spawn(pipeline::run(
+            source,
+            store,
+            config(),
+            shutdown.clone().cancelled_owned(),
+            Arc::clone(&progress),
+        ));
         let counted = async {
             while progress.counted().applied < BEFORE_THE_STOP {
                 tokio::time::sleep(Duration::from_millis(5)).await;

@@ -44,7 +44,8 @@ async fn counts_are_exact_over_a_wire_that_refuses_loses_delays_and_breaks() {
     let source = hotcount::connect::source(&url).await.unwrap();
     let (shutdown, progress) = (CancellationToken::new(), Arc::new(Progress::default()));
     let config = Config { batch_writes: Some(50), ..Config::default() };
-    let engine = pipeline::run(source, store.clone(), config, shutdown.clone(), Arc::clone(&progress));
+    let engine =
+        pipeline::run(source, store.clone(), config, shutdown.clone().cancelled_owned(), Arc::clone(&progress));
     let watched = async {
         for chunk in (0..USERS).collect::<Vec<_>>().chunks(100) {
             topic.publish_all(chunk.iter().map(|user| event(*user))).await;

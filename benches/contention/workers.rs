@@ -39,7 +39,7 @@ impl Workers {
         for (number, progress) in progress.iter().enumerate() {
             let (store, config) = make(number as u64);
             let source = Arc::new(Worker(Arc::clone(feed)));
-            running.spawn(pipeline::run(source, store, config, stop.clone(), Arc::clone(progress)));
+            running.spawn(pipeline::run(source, store, config, stop.clone().cancelled_owned(), Arc::clone(progress)));
         }
         Self { running, progress, stop }
     }

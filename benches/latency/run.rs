@@ -63,10 +63,10 @@ struct Engine {
 impl Engine {
     fn start(source: Arc<dyn Source>, store: &Arc<dyn Store>) -> Self {
         let (stop, progress) = (CancellationToken::new(), Arc::new(Progress::default()));
-        let mut config = Config { seed: rand::random(), ..Config::default() };
-        config.flush.retry_deadline = Config::retry_deadline_for(source.max_lease());
+        let config = Config { seed: rand::random(), ..Config::default() };
         let delay = config.linger;
-        let run = pipeline::run(source, Arc::clone(store), config, stop.clone(), Arc::clone(&progress));
+        let run =
+            pipeline::run(source, Arc::clone(store), config, stop.clone().cancelled_owned(), Arc::clone(&progress));
         Self { running: tokio::spawn(run), stop, progress, delay }
     }
 

@@ -1,7 +1,7 @@
 //! The engine's settings as flags, shared by `run` and `replay`.
 
 use clap::{Args, ValueEnum};
-use hotcount::engine::pipeline::{Config, Report};
+use hotcount::engine::pipeline::{Config, EngineError, Report, Setting};
 use hotcount::engine::progress::Progress;
 use hotcount::like::event::OrderPolicy;
 use std::num::NonZeroU16;
@@ -60,8 +60,8 @@ pub(crate) struct EngineArgs {
 }
 
 impl EngineArgs {
-    /// The engine's settings for a source that keeps leases for `max_lease`.
-    pub(crate) fn config(&self, max_lease: Option<Duration>) -> Config {
+    /// The engine's settings.
+    pub(crate) fn config(&self) -> Config {
         let mut config = Config {
             order: match self.order {
                 Order::OccurredAt => OrderPolicy::OccurredAt,
@@ -79,10 +79,26 @@ impl EngineArgs {
             ..Config::default()
         };
         config.flush.shards = self.shards;
-        config.flush.retry_deadline =
-            self.retry_deadline_s.map_or_else(|| Config::retry_deadline_for(max_lease), Duration::from_secs);
+        config.flush.retry_deadline = self.retry_deadline_s.map(Duration::from_secs);
         config
     }
+}
+
+/// The error in the words of the command line: with flags where the library has fields.
+pub(crate) fn with_flags(error: EngineError) -> anyhow::Error {
+    let (EngineError::Config(conflict) | EngineError::Settings(conflict)) = &error else { return error.into() };
+    anyhow::Error::msg(conflict.told(|setting| match setting {
+        Setting::BatchWrites(writes) => format!("--batch-writes {writes}"),
+        Setting::MaxHeldDeliveries(deliveries) => format!("--max-held {deliveries}"),
+        Setting::Lanes(lanes) => format!("--lanes {lanes}"),
+        Setting::Linger(linger) => format!("--linger-ms {}", linger.as_millis()),
+        Setting::RetryDeadline(deadline) => format!("--retry-deadline-s {}", deadline.as_secs()),
+        Setting::DrainTimeout(timeout) => format!("--drain-deadline-s {}", timeout.as_secs()),
+        Setting::Order(order) => format!("--order {order}"),
+        Setting::Store => "--store".to_owned(),
+        Setting::Source => "--source".to_owned(),
+        other => other.to_string(),
+    }))
 }
 
 /// For commands whose only random choice is how long to wait between attempts.

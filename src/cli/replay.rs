@@ -2,7 +2,7 @@
 //!
 //! A file of which nothing was counted is a finding: most likely it is not what whoever replays it thinks.
 
-use super::engine::{EngineArgs, summary};
+use super::engine::{EngineArgs, summary, with_flags};
 use super::output::line;
 use super::{Exit, StoreArgs};
 use anyhow::Context;
@@ -86,9 +86,15 @@ impl Replay {
         progress: &Arc<Progress>,
     ) -> anyhow::Result<Exit> {
         let started = Instant::now();
-        let config = self.engine.config(None);
-        let ran =
-            pipeline::run(source.clone(), Arc::clone(&store), config, shutdown.clone(), Arc::clone(progress)).await;
+        let config = self.engine.config();
+        let ran = pipeline::run(
+            source.clone(),
+            Arc::clone(&store),
+            config,
+            shutdown.clone().cancelled_owned(),
+            Arc::clone(progress),
+        )
+        .await;
         let elapsed_s = started.elapsed().as_secs_f64();
         let (report, failure) = match ran {
             Ok(report) => (report, None),
@@ -96,7 +102,7 @@ impl Replay {
             Err(error @ EngineError::Source(_)) => {
                 (Report { counted: progress.counted(), unconfirmed: 0, ends_by: None }, Some(error))
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(with_flags(error)),
         };
         let ending = async {
             let posts = count_posts(Arc::clone(&store)).await?;

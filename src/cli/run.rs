@@ -1,12 +1,11 @@
 //! `hotcount run`: the worker, and the HTTP face beside it.
 
-use super::engine::{EngineArgs, summary};
+use super::engine::{EngineArgs, summary, with_flags};
 use super::output::line;
 use super::url::Url;
 use super::{Exit, StoreArgs};
 use anyhow::Context;
 use axum::Router;
-use axum::http::StatusCode;
 use axum::routing::get;
 use clap::Args;
 use hotcount::engine::pipeline::{self, EngineError};
@@ -68,7 +67,9 @@ pub(crate) struct Run {
 impl Run {
     pub(crate) async fn run(self) -> anyhow::Result<Exit> {
         let metrics = telemetry::prometheus().context("the metrics recorder does not start")?;
-        let source = hotcount::connect::source(self.source.typed()).await?;
+        let config = self.engine.config();
+        let held = config.held();
+        let (source, events) = hotcount::connect::source_with_routes(self.source.typed(), &held).await?;
         let store = self.store.connect().await?;
         let progress = Arc::new(Progress::default());
         let shutdown = CancellationToken::new();
@@ -77,20 +78,26 @@ impl Run {
             .await
             .with_context(|| format!("--http {} cannot be listened on; choose another address", self.http))?;
         let address = listener.local_addr()?;
-        let config = self.engine.config(source.max_lease());
-        let held = config.held();
-        let mut routes = http_api::routes(store.clone(), &held).merge(health(&progress, metrics.clone(), &held));
-        if let Some(events) = source.routes(&held) {
-            routes = routes.merge(events);
-        }
+        let of_the_worker = Arc::clone(&progress);
+        let health = http_api::health(move || of_the_worker.not_ready());
+        let routes = http_api::routes(store.clone(), &held)
+            .merge(health)
+            .merge(metrics_page(metrics.clone(), &held))
+            .merge(events);
         let routes = routes.fallback(http_api::unknown_path).method_not_allowed_fallback(http_api::wrong_method);
         let server = Server::new(listener, routes, self.limits());
         tracing::info!("source {} · store {} · http://{address}", source.name(), self.store.store);
         if self.child {
             line(&json!({"http": format!("http://{address}")}).to_string())?;
         }
-        let engine =
-            pipeline::run_beside(held, source, Arc::clone(&store), config, shutdown.clone(), Arc::clone(&progress));
+        let engine = pipeline::run_beside(
+            held,
+            source,
+            Arc::clone(&store),
+            config,
+            shutdown.clone().cancelled_owned(),
+            Arc::clone(&progress),
+        );
         let closing = CancellationToken::new();
         let mut server = std::pin::pin!(server.run(closing.clone()));
         // The HTTP face lives as long as the engine, so that a drain can be watched.
@@ -121,7 +128,7 @@ impl Run {
             },
             None => closed.await?,
         }
-        let report = report?;
+        let report = report.map_err(with_flags)?;
         let counted = report.counted;
         if self.json {
             let result = Outcome { counted, unconfirmed_acks: report.unconfirmed };
@@ -173,29 +180,14 @@ async fn cancel_when_left(shutdown: &CancellationToken) -> std::io::Result<Infal
     std::future::pending().await
 }
 
-/// `/healthz`: the process answers. `/readyz`: it pulls, the store works and nothing stands still; if not, why, a reason a
-/// line. `/metrics`: for Prometheus.
-fn health(progress: &Arc<Progress>, metrics: telemetry::Page, held: &Arc<InFlight>) -> Router {
-    let (progress, held) = (Arc::clone(progress), Arc::clone(held));
-    Router::new()
-        .route("/healthz", get(|| async { "ok\n" }))
-        .route(
-            "/readyz",
-            get(move || async move {
-                let reasons = progress.not_ready();
-                if reasons.is_empty() {
-                    return (StatusCode::OK, "ready\n".to_owned());
-                }
-                (StatusCode::SERVICE_UNAVAILABLE, reasons.join("\n") + "\n")
-            }),
-        )
-        .route(
-            "/metrics",
-            get(move || async move {
-                held.show();
-                metrics.render()
-            }),
-        )
+/// `/metrics`, for Prometheus.
+fn metrics_page(page: telemetry::Page, held: &Arc<InFlight>) -> Router {
+    let held = Arc::clone(held);
+    let answer = move || async move {
+        held.show();
+        page.render()
+    };
+    Router::new().route("/metrics", get(answer))
 }
 
 /// The first SIGTERM or SIGINT drains; the second ends the process at once, and what it held is delivered again. From the

@@ -38,6 +38,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
+/// The longest retry deadline that is taken without being asked for: a little less than the 60 minutes for which Google's
+/// client extends a lease.
+pub const LONGEST_RETRY_DEADLINE: Duration = Duration::from_secs(55 * 60);
+
 /// How batches are retried and spread.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
@@ -45,18 +49,23 @@ pub struct Config {
     pub shards: NonZeroU16,
     /// The wait between attempts.
     pub backoff: Backoff,
-    /// How long a batch is kept and tried again, from the arrival of its oldest like. 55 minutes: a little less than
-    /// the 60 for which Google's client extends a lease.
-    pub retry_deadline: Duration,
+    /// How long a batch is kept and tried again, from the arrival of its oldest like. `None` takes nine tenths of the
+    /// source's lease, at most [`LONGEST_RETRY_DEADLINE`].
+    pub retry_deadline: Option<Duration>,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self {
-            shards: NonZeroU16::MIN.saturating_add(63),
-            backoff: Backoff::default(),
-            retry_deadline: Duration::from_secs(55 * 60),
-        }
+        Self { shards: NonZeroU16::MIN.saturating_add(63), backoff: Backoff::default(), retry_deadline: None }
+    }
+}
+
+impl Config {
+    /// How long a batch from a source with this lease is kept and tried again.
+    #[must_use]
+    pub fn retry_deadline(&self, max_lease: Option<Duration>) -> Duration {
+        let of_the_lease = || max_lease.map_or(LONGEST_RETRY_DEADLINE, |lease| lease.mul_f64(0.9));
+        self.retry_deadline.unwrap_or_else(|| LONGEST_RETRY_DEADLINE.min(of_the_lease()))
     }
 }
 
@@ -86,6 +95,8 @@ pub struct Shared {
     pub recent: Recent,
     /// The policy.
     pub config: Config,
+    /// How long a batch is kept and tried again, from the arrival of its oldest like.
+    pub retry_deadline: Duration,
 }
 
 /// The time of the runtime's clock, which tests pause.

@@ -7,13 +7,15 @@
 mod agree;
 mod check;
 mod config;
+mod config_error;
 mod confirm;
 mod engine;
 mod lanes;
 mod pull;
 mod watch;
 
-pub use config::{Config, ConfigError};
+pub use config::Config;
+pub use config_error::{ConfigError, Setting};
 use engine::{Engine, Parts};
 use lanes::Work;
 
@@ -22,6 +24,7 @@ use crate::engine::progress::{Counted, Progress};
 use crate::source::in_flight::InFlight;
 use crate::source::{Source, SourceError};
 use crate::store::{Store, StoreError};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -31,10 +34,10 @@ use tokio_util::sync::CancellationToken;
 pub enum EngineError {
     /// Settings that cannot work together.
     #[error(transparent)]
-    ConfigError(#[from] ConfigError),
+    Config(#[from] ConfigError),
     /// What must agree in the whole fleet does not; the text names both values.
     #[error("{0}")]
-    Settings(String),
+    Settings(ConfigError),
     /// The store cannot work.
     #[error("the store cannot work: {0}")]
     Store(#[source] StoreError),
@@ -61,7 +64,8 @@ pub struct Report {
     pub ends_by: Option<Instant>,
 }
 
-/// Runs a worker until the source ends or `shutdown` is cancelled, and drains it.
+/// Runs a worker until the source ends or `shutdown` completes, and drains it. Dropping the future ends it without a drain:
+/// what was not settled is delivered again.
 ///
 /// It reads no clock but the runtime's. With [`BatchKeys::Seeded`](crate::engine::flush::BatchKeys) it uses no randomness but what grows
 /// from its settings, so that a test can hold both in its hand.
@@ -72,7 +76,7 @@ pub async fn run(
     source: Arc<dyn Source>,
     store: Arc<dyn Store>,
     config: Config,
-    shutdown: CancellationToken,
+    shutdown: impl Future<Output = ()>,
     progress: Arc<Progress>,
 ) -> Result<Report, EngineError> {
     let held = config.held();
@@ -84,6 +88,25 @@ pub async fn run(
 /// # Errors
 /// As [`run`].
 pub async fn run_beside(
+    held: Arc<InFlight>,
+    source: Arc<dyn Source>,
+    store: Arc<dyn Store>,
+    config: Config,
+    shutdown: impl Future<Output = ()>,
+    progress: Arc<Progress>,
+) -> Result<Report, EngineError> {
+    let asked = CancellationToken::new();
+    let mut worker = pin!(run_until(held, source, store, config, asked.clone(), progress));
+    tokio::select! {
+        // First, so that a shutdown that was asked for before the start pulls nothing.
+        biased;
+        () = shutdown => asked.cancel(),
+        report = &mut worker => return report,
+    }
+    worker.await
+}
+
+async fn run_until(
     held: Arc<InFlight>,
     source: Arc<dyn Source>,
     store: Arc<dyn Store>,

@@ -17,7 +17,6 @@ use kept::Kept;
 use rand::Rng;
 use std::sync::Arc;
 use std::time::SystemTime;
-use tokio_util::sync::CancellationToken;
 
 /// What became of one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +31,7 @@ pub enum Fate {
 
 /// Why a readmission ended early. What was counted before has left the quarantine, or can be readmitted again.
 #[derive(Debug, thiserror::Error)]
-pub enum ReadmitError {
+pub enum ReprocessError {
     /// The pipeline stopped.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -50,10 +49,10 @@ pub async fn reprocess(
     store: &Arc<dyn Store>,
     entries: Vec<Quarantined>,
     config: Config,
-    shutdown: CancellationToken,
+    shutdown: impl Future<Output = ()>,
     progress: Arc<Progress>,
     rng: &mut impl Rng,
-) -> (Vec<Fate>, Result<(), ReadmitError>) {
+) -> (Vec<Fate>, Result<(), ReprocessError>) {
     let (ids, messages): (Vec<String>, Vec<_>) =
         entries.into_iter().map(|entry| (entry.id, (entry.data, entry.attributes))).unzip();
     let source = Arc::new(Entries::new(messages, SystemTime::now()));
@@ -64,7 +63,7 @@ pub async fn reprocess(
     let discarded = discard(&**store, &counted.collect::<Vec<_>>(), rng).await;
     let ended = match (ran, discarded) {
         (Err(error), _) => Err(error.into()),
-        (_, Err(error)) => Err(ReadmitError::Discard(error)),
+        (_, Err(error)) => Err(ReprocessError::Discard(error)),
         (Ok(_), Ok(())) => Ok(()),
     };
     (fates, ended)

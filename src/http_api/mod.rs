@@ -24,6 +24,7 @@
 
 mod backup;
 pub mod client;
+mod health;
 mod page;
 mod problem;
 mod quarantine;
@@ -31,6 +32,7 @@ mod routes;
 pub mod server;
 
 pub use backup::BACKUP_PATH;
+pub use health::health;
 pub use problem::{Fault, Problem, UnreadableDocument};
 pub use quarantine::{Attribute, NotUnderstood, QuarantineEntry, QuarantinePage, UnreadableEntry};
 pub use routes::{routes, unknown_path, wrong_method};

@@ -56,7 +56,7 @@ const MAX_UNPACKED_BYTES: usize = 64 << 20;
 
 const KNOWN: &[Known] = &[Known::new("deadline_s", "1 to 86400")];
 
-/// The HTTP source. [`Source::routes`] is what the worker's HTTP face mounts.
+/// The HTTP source. [`Http::routes`] is what the worker's HTTP face mounts.
 pub struct Http {
     shared: Arc<Shared>,
     incoming: Arc<tokio::sync::Mutex<mpsc::Receiver<Delivery>>>,
@@ -106,6 +106,14 @@ impl Http {
         let shared = Shared { queue, open_streams: AtomicUsize::new(0), opened: AtomicBool::new(false), deadline };
         Self { shared: Arc::new(shared), incoming: Arc::new(tokio::sync::Mutex::new(incoming)) }
     }
+
+    /// `POST /v1/events`, for the worker's HTTP server. What the requests hold counts in `held`.
+    pub fn routes(&self, held: &Arc<InFlight>) -> Router {
+        let large = Semaphore::new(intake::large_events_at_once(held.budget().max_bytes()));
+        let unpacking_kib = Semaphore::new(unpack::room_kib(held.budget().max_bytes()));
+        let door = Door { shared: Arc::clone(&self.shared), held: Arc::clone(held), large, unpacking_kib };
+        Router::new().route("/v1/events", post(post_events)).with_state(Arc::new(door))
+    }
 }
 
 #[async_trait]
@@ -121,13 +129,6 @@ impl Source for Http {
 
     fn room_taken(&self) -> RoomTaken {
         RoomTaken::BySource
-    }
-
-    fn routes(&self, held: &Arc<InFlight>) -> Option<Router> {
-        let large = Semaphore::new(intake::large_events_at_once(held.budget().max_bytes()));
-        let unpacking_kib = Semaphore::new(unpack::room_kib(held.budget().max_bytes()));
-        let door = Door { shared: Arc::clone(&self.shared), held: Arc::clone(held), large, unpacking_kib };
-        Some(Router::new().route("/v1/events", post(post_events)).with_state(Arc::new(door)))
     }
 
     async fn open(&self, _: usize) -> Result<Box<dyn Stream>, SourceError> {

@@ -15,13 +15,9 @@ pub mod settled;
 
 use crate::common::adapter_url::UrlError;
 use crate::source::ack::Ack;
-#[cfg(feature = "http")]
-use crate::source::in_flight::InFlight;
 use crate::source::in_flight::Share;
 use async_trait::async_trait;
 use bytes::Bytes;
-#[cfg(feature = "http")]
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// What the broker says about a message, beside its payload.
@@ -137,14 +133,6 @@ pub trait Source: Send + Sync {
     /// Who takes the room for its deliveries.
     fn room_taken(&self) -> RoomTaken {
         RoomTaken::ByPuller
-    }
-
-    /// The routes that the source answers, for one that is fed over HTTP: the worker's HTTP face mounts them. What they
-    /// take in counts in `held`.
-    #[cfg(feature = "http")]
-    fn routes(&self, held: &Arc<InFlight>) -> Option<axum::Router> {
-        let _ = held;
-        None
     }
 
     /// Opens stream `number`, counted from 0. Opened again after a transient error.

@@ -85,7 +85,13 @@ impl PubSub {
         Self::open(Options::parse(url)?).await
     }
 
-    async fn open(options: Options) -> Result<Self, ConnectError> {
+    /// Looks whether the subscription exists and can be pulled. Without an emulator in `options` the variable
+    /// `PUBSUB_EMULATOR_HOST` is honoured.
+    ///
+    /// # Errors
+    /// As [`PubSub::connect`].
+    pub async fn open(options: Options) -> Result<Self, ConnectError> {
+        options.check().map_err(|problem| ConnectError::BadUrl { url: options.name(), problem })?;
         let access = Access::new(options.emulator.as_deref());
         let unavailable = |problem| ConnectError::Unavailable { url: options.name(), problem };
         let seen = look(&options, &access).await.map_err(unavailable)?;

@@ -107,13 +107,24 @@ impl Embedded {
     /// When the URL is not understood, there is no store, another process has it open, it is damaged, or the disk fails.
     pub async fn connect(url: &str, options: &Options) -> Result<Arc<dyn Store>, ConnectError> {
         let (path, config) = Config::parse(url, options)?;
-        let unavailable = |problem| ConnectError::Unavailable { url: shown(url), problem };
+        Ok(Arc::new(Self::opened(shown(url), path, config).await?))
+    }
+
+    /// Opens the store at `path`; [`Options::access`] says whether one is made.
+    ///
+    /// # Errors
+    /// As [`Embedded::connect`].
+    pub async fn at(path: impl Into<PathBuf>, options: &Options) -> Result<Self, ConnectError> {
+        let path = path.into();
+        Self::opened(format!("embedded:{}", path.display()), path, Config::new(options)).await
+    }
+
+    async fn opened(url: String, path: PathBuf, config: Config) -> Result<Self, ConnectError> {
+        let unavailable = |problem| ConnectError::Unavailable { url: url.clone(), problem };
         let opened = tokio::task::spawn_blocking(move || {
             Self::open(path.clone(), config).map_err(|error| error.describe(&path))
         });
-        let store =
-            opened.await.map_err(|panic| unavailable(format!("opening it failed ({panic})")))?.map_err(unavailable)?;
-        Ok(Arc::new(store))
+        opened.await.map_err(|panic| unavailable(format!("opening it failed ({panic})")))?.map_err(unavailable)
     }
 
     fn open(path: PathBuf, config: Config) -> Result<Self, OpenError> {

@@ -24,7 +24,7 @@ use super::{
     Applied, Attempt, Audit, ConnectError, Counts, Depth, ErrorClass, LAYOUT, Limits, Listing, Options, PageSize,
     QuarantinePage, Quarantined, Repair, Repaired, Settings, Store, StoreError, Tally,
 };
-use crate::common::adapter_url::shown;
+use crate::common::adapter_url::{emulator_of, shown};
 use crate::like::batch::{Batch, BatchKey};
 use crate::like::event::Like;
 use async_trait::async_trait;
@@ -78,7 +78,23 @@ impl Firestore {
     /// credentials, or the database is missing or in Datastore mode.
     pub async fn connect(url: &str, options: &Options) -> Result<Self, ConnectError> {
         let address = Address::parse(url, &options.consumer, std::env::var("FIRESTORE_EMULATOR_HOST").ok())?;
-        let unavailable = |problem: String| ConnectError::Unavailable { url: shown(url), problem };
+        Self::open_as(shown(url), address).await
+    }
+
+    /// Opens the store at `address`, and reads one document to see that it answers. Without an emulator in `address` the
+    /// variable `FIRESTORE_EMULATOR_HOST` is honoured.
+    ///
+    /// # Errors
+    /// As [`Firestore::connect`].
+    pub async fn open(address: Address) -> Result<Self, ConnectError> {
+        let url = address.name();
+        address.check().map_err(|problem| ConnectError::BadUrl { url: url.clone(), problem })?;
+        let emulator = emulator_of(std::env::var("FIRESTORE_EMULATOR_HOST").ok());
+        Self::open_as(url, address.or_on_emulator(emulator)).await
+    }
+
+    async fn open_as(url: String, address: Address) -> Result<Self, ConnectError> {
+        let unavailable = |problem: String| ConnectError::Unavailable { url: url.clone(), problem };
         let reach = match address.emulator() {
             Some(host) => format!("the Firestore emulator at {host}"),
             None => "firestore.googleapis.com".to_owned(),

@@ -1,6 +1,7 @@
 //! Every metric of the worker in one table: its name, its labels, and when it moves. Latencies also go to histograms
 //! that keep every percentile, for the report at the end of a run.
 
+mod describe;
 mod kinds;
 mod latencies;
 #[cfg(feature = "http")]
@@ -8,6 +9,7 @@ mod page;
 #[cfg(feature = "http")]
 mod process;
 
+pub use describe::{BUCKETS_SECONDS, describe};
 pub use kinds::{Counter, CounterBy, Gauge, Histogram, Kind, Row};
 pub use latencies::Latencies;
 #[cfg(feature = "http")]

@@ -42,7 +42,13 @@ async fn run(host: &str, bully: bool) -> f64 {
         };
         let numbers = Arc::new(Progress::default());
         progress.push(Arc::clone(&numbers));
-        running.spawn(pipeline::run(Arc::new(source), Arc::new(connect().await), config, stop.clone(), numbers));
+        running.spawn(pipeline::run(
+            Arc::new(source),
+            Arc::new(connect().await),
+            config,
+            stop.clone().cancelled_owned(),
+            numbers,
+        ));
     }
     let applied = || progress.iter().map(|progress| progress.counted().applied).sum::<u64>();
     let counted = async |likes: u64| {

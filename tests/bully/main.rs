@@ -53,7 +53,13 @@ async fn run(bully: bool) -> i64 {
             batch_keys: BatchKeys::Seeded(worker as u64),
             ..Config::default()
         };
-        running.spawn(pipeline::run(Arc::new(source), Arc::new(store), config, stop.clone(), Arc::default()));
+        running.spawn(pipeline::run(
+            Arc::new(source),
+            Arc::new(store),
+            config,
+            stop.clone().cancelled_owned(),
+            Arc::default(),
+        ));
     }
     tokio::time::sleep(WARM_UP).await;
     let began = documents.counts().members;

@@ -171,7 +171,7 @@ async fn on_a_quiet_topic_one_locked_document_is_told_from_a_store_that_fails() 
     let locked = Arc::new(AtomicBool::new(true));
     let store = locking(&memory, &locked, |user| user == "u0", Fault::before(ErrorClass::Unknown));
     let mut config = one_batch();
-    config.flush.retry_deadline = SECOND * 120;
+    config.flush.retry_deadline = Some(SECOND * 120);
     let worker = Worker::start(&source, store, config);
     publish(&source, 0..1);
     let failing = async {

@@ -83,7 +83,7 @@ async fn a_store_that_can_never_work_for_one_like_leaves_it_to_redelivery_and_st
         None => no_fault(),
     });
     let mut config = config();
-    config.flush.retry_deadline = Duration::from_secs(300);
+    config.flush.retry_deadline = Some(Duration::from_secs(300));
     let worker = Worker::start(&source, store, config);
     for n in 0..8 {
         source.publish(event(n, "p", &format!("u{n}"), true, 1)).expect("room");

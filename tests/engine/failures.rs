@@ -204,7 +204,7 @@ async fn a_batch_is_given_up_at_the_lease_and_its_deliveries_come_back() {
     });
     source.publish(event(1, "p", "u", true, 1)).expect("room");
     let mut config = config();
-    config.flush.retry_deadline = Config::retry_deadline_for(Some(Duration::from_secs(60)));
+    config.flush.retry_deadline = Some(config.flush.retry_deadline(Some(Duration::from_secs(60))));
     let worker = Worker::start(&source, store, config);
     until("the like is settled at last", || source.totals().counted == 1).await;
     assert!(source.totals().dropped > 0);

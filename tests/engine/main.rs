@@ -55,7 +55,13 @@ struct Worker {
 impl Worker {
     fn start(source: &Messages, store: Arc<dyn Store>, config: Config) -> Self {
         let (shutdown, progress) = (CancellationToken::new(), Arc::new(Progress::default()));
-        let engine = pipeline::run(Arc::new(source.clone()), store, config, shutdown.clone(), Arc::clone(&progress));
+        let engine = pipeline::run(
+            Arc::new(source.clone()),
+            store,
+            config,
+            shutdown.clone().cancelled_owned(),
+            Arc::clone(&progress),
+        );
         Self { source: source.clone(), shutdown, progress, running: tokio::spawn(engine) }
     }
 

@@ -57,7 +57,13 @@ impl Place {
             (Messages::default(), Arc::new(Progress::default()), CancellationToken::new());
         let answer = Arc::new(Mutex::new(answer));
         let source = Looked { messages: messages.clone(), answer: Arc::clone(&answer) };
-        tokio::spawn(pipeline::run(Arc::new(source), store, config(), shutdown.clone(), Arc::clone(&progress)));
+        tokio::spawn(pipeline::run(
+            Arc::new(source),
+            store,
+            config(),
+            shutdown.clone().cancelled_owned(),
+            Arc::clone(&progress),
+        ));
         Self { messages, answer, progress, shutdown }
     }
 
@@ -141,7 +147,7 @@ async fn a_clock_that_is_slow_makes_the_worker_not_ready_and_names_itself_until_
         Arc::new(messages.clone()),
         Arc::new(Memory::default()),
         config,
-        shutdown.clone(),
+        shutdown.clone().cancelled_owned(),
         Arc::clone(&progress),
     );
     let running = tokio::spawn(engine);

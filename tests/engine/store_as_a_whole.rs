@@ -82,7 +82,7 @@ async fn a_like_that_a_sender_gives_up_after_some_seconds_is_refused_for_good_af
         true => no_fault(),
     });
     let mut config = config();
-    config.flush.retry_deadline = SECOND * 8;
+    config.flush.retry_deadline = Some(SECOND * 8);
     let worker = Worker::start(&source, store, config);
     let sent = tokio::time::Instant::now();
     source.publish(event(1, "p", "bad", true, 1)).expect("room");
@@ -152,7 +152,7 @@ async fn a_worker_with_another_order_than_the_fleet_is_refused_before_it_pulls_a
     let refused = Worker::start(&source, memory, other).running.await.expect("no panic").expect_err("refused");
     let told = refused.to_string();
     assert!(matches!(refused, EngineError::Settings(_)), "{told}");
-    assert!(told.contains("--order version") && told.contains("--order occurred-at"), "{told}");
+    assert!(told.contains("order policy version") && told.contains("order policy occurred-at"), "{told}");
     assert_eq!(source.totals().delivered, 0);
 }
 

@@ -47,7 +47,7 @@ async fn longest_pause(after: Duration) -> Duration {
     let (progress, shutdown) = (Arc::new(Progress::default()), CancellationToken::new());
     let source = Breaking { after, opened: Arc::default() };
     let store = Arc::new(Memory::default());
-    let engine = pipeline::run(Arc::new(source.clone()), store, config(), shutdown.clone(), progress);
+    let engine = pipeline::run(Arc::new(source.clone()), store, config(), shutdown.clone().cancelled_owned(), progress);
     let running = tokio::spawn(engine);
     for times in 1..=TIMES {
         until("it is opened again", || source.opened.lock().unwrap().len() >= times).await;
@@ -101,7 +101,13 @@ async fn a_shutdown_counts_what_its_streams_have_received_as_far_as_there_is_roo
         let (messages, progress, shutdown) =
             (Messages::default(), Arc::new(Progress::default()), CancellationToken::new());
         let (source, store) = (Arc::new(Late(messages.clone())), Arc::new(Memory::default()));
-        let running = tokio::spawn(pipeline::run(source, store, config(), shutdown.clone(), Arc::clone(&progress)));
+        let running = tokio::spawn(pipeline::run(
+            source,
+            store,
+            config(),
+            shutdown.clone().cancelled_owned(),
+            Arc::clone(&progress),
+        ));
         until("it is ready", || progress.not_ready().is_empty()).await;
         for n in 0..published as u64 {
             messages.publish(event(n, "p", &format!("u{n}"), true, 1)).expect("room");

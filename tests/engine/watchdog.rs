@@ -122,7 +122,8 @@ async fn a_source_that_brings_nothing_is_asked_whether_it_answers_and_the_worker
     let (answers, shutdown) = (Arc::new(AtomicBool::new(false)), CancellationToken::new());
     let (source, progress) = (Quiet(Messages::default(), Arc::clone(&answers)), Arc::new(Progress::default()));
     let store = Arc::new(Memory::default());
-    let engine = pipeline::run(Arc::new(source), store, config(), shutdown.clone(), Arc::clone(&progress));
+    let engine =
+        pipeline::run(Arc::new(source), store, config(), shutdown.clone().cancelled_owned(), Arc::clone(&progress));
     let running = tokio::spawn(engine);
     until("it is ready", || progress.not_ready().is_empty()).await;
     until("it is not ready", || !progress.not_ready().is_empty()).await;

@@ -39,17 +39,23 @@ fn the_worker_where_this_process_is_one() {
 }
 
 async fn work(source: &str, budget_mib: usize) {
-    let source = hotcount::connect::source(source).await.unwrap();
     let store =
         Faulty::new(Arc::new(Memory::default()), |_, _| Fault::slow(NEVER)).quarantining(|_| Fault::slow(NEVER));
-    let mut config = Config { max_held_bytes: budget_mib << 20, ..Config::default() };
-    config.flush.retry_deadline = Config::retry_deadline_for(source.max_lease());
+    let config = Config { max_held_bytes: budget_mib << 20, ..Config::default() };
     let held = config.held();
+    let (source, routes) = hotcount::connect::source_with_routes(source, &held).await.unwrap();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     eprintln!("http://{}", listener.local_addr().unwrap());
-    let server = Server::new(listener, source.routes(&held).unwrap(), Limits::default());
+    let server = Server::new(listener, routes, Limits::default());
     let stop = CancellationToken::new();
-    let engine = pipeline::run_beside(held, source, store, config, stop.clone(), Arc::new(Progress::default()));
+    let engine = pipeline::run_beside(
+        held,
+        source,
+        store,
+        config,
+        stop.clone().cancelled_owned(),
+        Arc::new(Progress::default()),
+    );
     tokio::select! {
         ended = engine => drop(ended.unwrap()),
         () = server.run(stop) => {}

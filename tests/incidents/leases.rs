@@ -32,7 +32,7 @@ async fn a_store_slower_than_the_lease_stops_pulling_and_does_not_multiply_the_l
     });
     queue.finish();
     let mut config = config();
-    config.flush.retry_deadline = Config::retry_deadline_for(Some(LEASE));
+    config.flush.retry_deadline = Some(config.flush.retry_deadline(Some(LEASE)));
     let report = Worker::start(queue.clone(), store, config).ended().await;
     let seen = queue.seen();
     assert!(report.counted.left > 0, "the first were given up at their lease: {seen:?}");
@@ -57,7 +57,7 @@ async fn a_delivery_held_past_its_max_lease_is_let_go_or_settled_as_a_duplicate_
     });
     queue.finish();
     let mut config = config();
-    config.flush.retry_deadline = Config::retry_deadline_for(Some(SECOND * 60));
+    config.flush.retry_deadline = Some(config.flush.retry_deadline(Some(SECOND * 60)));
     let report = Worker::start(queue.clone(), store, config).ended().await;
     assert_eq!((report.counted.received, report.counted.left), (2, 1));
     assert_eq!((report.counted.duplicates, queue.seen().acknowledged), (1, 1));

@@ -24,7 +24,8 @@ pub(crate) struct Worker {
 impl Worker {
     pub(crate) fn start(source: impl Source + 'static, store: Arc<dyn Store>, config: Config) -> Self {
         let (shutdown, progress) = (CancellationToken::new(), Arc::new(Progress::default()));
-        let engine = pipeline::run(Arc::new(source), store, config, shutdown.clone(), Arc::clone(&progress));
+        let engine =
+            pipeline::run(Arc::new(source), store, config, shutdown.clone().cancelled_owned(), Arc::clone(&progress));
         Self { progress, shutdown, running: tokio::spawn(engine) }
     }
 

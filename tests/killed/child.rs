@@ -73,7 +73,6 @@ impl Moment {
 }
 
 async fn work(moment: Arc<Moment>, source: &str, store: &str) {
-    let source = hotcount::connect::source(source).await.unwrap();
     let store = hotcount::connect::store(store, &store::Options::default()).await.unwrap();
     let at = |likes: bool, done: bool| {
         let moment = Arc::clone(&moment);
@@ -99,11 +98,11 @@ async fn work(moment: Arc<Moment>, source: &str, store: &str) {
         true => config.linger = LONG_LINGER,
         false => config.batch_writes = Some(12),
     }
-    config.flush.retry_deadline = Config::retry_deadline_for(source.max_lease());
     let progress = Arc::new(Progress::default());
     let held = config.held();
-    let routes = source.routes(&held).unwrap_or_default();
-    let engine = pipeline::run_beside(held, source, store, config, shutdown.clone(), Arc::clone(&progress));
+    let (source, routes) = hotcount::connect::source_with_routes(source, &held).await.unwrap();
+    let engine =
+        pipeline::run_beside(held, source, store, config, shutdown.clone().cancelled_owned(), Arc::clone(&progress));
     let tell = async {
         while progress.counted().received < HELD_FOR_A_DRAIN {
             tokio::time::sleep(LOOK_EVERY).await;

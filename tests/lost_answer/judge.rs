@@ -10,7 +10,6 @@ use hotcount::store::{Attempt, Depth, PageSize, Store};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio_util::sync::CancellationToken;
 
 /// Only a hang reaches it.
 const DEADLINE: Duration = Duration::from_secs(240);
@@ -116,7 +115,7 @@ async fn work(name: &str, source: &Messages, store: Arc<dyn Store>, likes: usize
     };
     config.flush.backoff = Backoff { base: Duration::from_millis(1), cap: Duration::from_millis(5) };
     source.finish(Finish::WhenSettled);
-    let running = pipeline::run(Arc::new(source.clone()), store, config, CancellationToken::new(), Arc::default());
+    let running = pipeline::run(Arc::new(source.clone()), store, config, std::future::pending(), Arc::default());
     tokio::time::timeout(DEADLINE, running).await.unwrap_or_else(|_| panic!("{name}: the worker hangs"))
 }
 

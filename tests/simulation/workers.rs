@@ -109,7 +109,7 @@ impl Crew {
         config.drain_timeout = config.drain_timeout.max(config.linger);
         config.flush.shards = NonZeroU16::new(world.one_of(&[64, 16])).expect("neither is 0");
         config.flush.backoff = Backoff { base: Duration::from_millis(100), cap: Duration::from_secs(30) };
-        config.flush.retry_deadline = world.plan.retry_deadline();
+        config.flush.retry_deadline = Some(world.plan.retry_deadline());
         config
     }
 
@@ -117,7 +117,13 @@ impl Crew {
         let (shutdown, progress) = (CancellationToken::new(), Arc::new(Progress::default()));
         let source = Arc::new(Subscription { broker: Arc::clone(&self.broker), life: Arc::clone(life) });
         let store = self.backend.store(life, &self.auditor);
-        let engine = pipeline::run(source, store, life.config.clone(), shutdown.clone(), Arc::clone(&progress));
+        let engine = pipeline::run(
+            source,
+            store,
+            life.config.clone(),
+            shutdown.clone().cancelled_owned(),
+            Arc::clone(&progress),
+        );
         let mut running = tokio::spawn(engine);
         tokio::select! {
             biased;

@@ -3,13 +3,13 @@
 use super::selection::{Page, Selection};
 use super::{connect, unreadable_text};
 use crate::cli::confirm::{Confirm, Consent};
-use crate::cli::engine::{EngineArgs, seeded};
+use crate::cli::engine::{EngineArgs, seeded, with_flags};
 use crate::cli::output::line;
 use crate::cli::run::cancel_on_signal;
 use crate::cli::{Exit, StoreArgs};
 use clap::Args;
 use hotcount::engine::pipeline::Config;
-use hotcount::engine::reprocess::{Fate, ReadmitError, reprocess};
+use hotcount::engine::reprocess::{Fate, ReprocessError, reprocess};
 use hotcount::like::event::decode_with;
 use hotcount::store::Quarantined;
 use serde::Serialize;
@@ -69,7 +69,7 @@ impl Replay {
             crate::cli::output::complain("nothing was counted");
             return Ok(Exit::Finding);
         }
-        let (config, shutdown, mut rng) = (self.engine.config(None), CancellationToken::new(), seeded());
+        let (config, shutdown, mut rng) = (self.engine.config(), CancellationToken::new(), seeded());
         let mut sum = Summary::default();
         let mut pages = self.selection.pages();
         let work = async {
@@ -77,11 +77,12 @@ impl Replay {
                 && let Some(Page { entries, unreadable, missing }) = pages.next(&*store).await?
             {
                 let ids: Vec<String> = entries.iter().map(|entry| entry.id.clone()).collect();
-                let (fates, ended): (_, Result<(), ReadmitError>) = if consent == Consent::DryRun {
+                let (fates, ended): (_, Result<(), ReprocessError>) = if consent == Consent::DryRun {
                     (entries.iter().map(|entry| would_be(entry, &config)).collect(), Ok(()))
                 } else {
                     let stop = shutdown.clone();
-                    reprocess(&store, entries, config.clone(), stop, Default::default(), &mut rng).await
+                    reprocess(&store, entries, config.clone(), stop.cancelled_owned(), Default::default(), &mut rng)
+                        .await
                 };
                 for (id, fate) in ids.iter().zip(&fates) {
                     sum.show(id, Some(fate), consent, self.json)?;
@@ -94,7 +95,10 @@ impl Replay {
                 for id in &missing {
                     sum.show(id, None, consent, self.json)?;
                 }
-                ended?;
+                ended.map_err(|error| match error {
+                    ReprocessError::Engine(error) => with_flags(error),
+                    ReprocessError::Discard(_) => error.into(),
+                })?;
                 if fates.contains(&Fate::Left) {
                     // The store did not answer for as long as a batch is tried; the next page would wait as long.
                     break;

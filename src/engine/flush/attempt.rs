@@ -27,7 +27,7 @@ pub(crate) struct Attempted {
 impl Shared {
     /// When a part is given up, unless a drain's deadline comes first.
     pub(super) fn deadline_of(&self, part: &Part) -> Instant {
-        part.sealed.oldest() + self.config.retry_deadline
+        part.sealed.oldest() + self.retry_deadline
     }
 
     /// Begins an attempt. It owns what it needs, so that a lane can hand it over.

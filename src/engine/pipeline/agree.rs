@@ -1,6 +1,6 @@
 //! What must agree in the whole fleet is compared before anything is pulled.
 
-use super::EngineError;
+use super::{ConfigError, EngineError, Setting};
 use crate::common::backoff::Backoff;
 use crate::engine::flush::{ANSWERED_WITHIN, Health};
 use crate::engine::progress::Progress;
@@ -75,7 +75,7 @@ pub(super) async fn agree(
 }
 
 fn compare(kept: &Settings, ours: &Settings) -> Result<(), EngineError> {
-    let elsewhere = "or give it a store of its own: another prefix, database or path in --store";
+    let elsewhere = "or give it a store of its own: another prefix, database or path";
     let told = if kept.layout != ours.layout {
         format!(
             "the store was begun with layout {}, and this hotcount writes layout {}; start the version that the other \
@@ -83,11 +83,10 @@ fn compare(kept: &Settings, ours: &Settings) -> Result<(), EngineError> {
             kept.layout, ours.layout
         )
     } else if kept.order != ours.order {
-        format!(
-            "the store was begun with --order {0}, and this worker has --order {1}, so likes of the two could not be compared; \
-             start it with --order {0}, {elsewhere}",
-            kept.order, ours.order
-        )
+        let told = "the store was begun with {}, and this worker has {}, so likes of the two could not be compared; start it \
+                    with {}, ";
+        let [kept, ours] = [kept, ours].map(|settings| Setting::Order(settings.order.clone()));
+        return Err(EngineError::Settings(ConfigError::new(told.to_owned() + elsewhere, [kept.clone(), ours, kept])));
     } else if kept.identity != ours.identity {
         format!(
             "the store was begun with events told apart by {0}, and this worker tells them apart by {1}; start it with {0}, \
@@ -97,7 +96,7 @@ fn compare(kept: &Settings, ours: &Settings) -> Result<(), EngineError> {
     } else {
         return Ok(());
     };
-    Err(EngineError::Settings(told))
+    Err(EngineError::Settings(ConfigError::new(told, [])))
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Every setting of the engine with its default and its reason, and which of them cannot work together.
 
+use super::config_error::{ConfigError, Setting};
 use crate::common::budget::Budget;
 use crate::engine::aggregate;
 use crate::engine::flush::{self, BatchKeys, LaneKeys};
@@ -10,7 +11,7 @@ use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The engine's settings. Names in messages are those of the command line.
+/// The engine's settings.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Where the order of likes comes from.
@@ -64,11 +65,6 @@ const LONGEST_LINGER: Duration = Duration::from_secs(1);
 /// The part of the bytes held that recent likes may take.
 const RECENT_PART: usize = 8;
 
-/// Two settings that cannot work together; the sentence names both.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct ConfigError(pub String);
-
 impl Config {
     /// Refuses settings that cannot work together, or with the store's limits, or with the lease and the number of streams
     /// of the source.
@@ -76,74 +72,67 @@ impl Config {
     /// # Errors
     /// The first conflict found.
     pub fn check(&self, limits: &Limits, max_lease: Option<Duration>, streams: usize) -> Result<(), ConfigError> {
-        let refuse = |text: String| Err(ConfigError(text));
         let writes = self.batch_writes.unwrap_or(limits.max_writes);
-        if writes < 3 {
-            return refuse(format!(
-                "--batch-writes {writes} leaves no room for a like: a commit also holds a shard and its key; use 3 or more"
-            ));
-        }
-        if writes > limits.max_writes {
-            return refuse(format!(
-                "--batch-writes {writes} is more than the {} that --store takes in one commit",
-                limits.max_writes
-            ));
-        }
-        let full = self.aggregate(limits).full_batch_likes();
-        if self.max_held_deliveries < full {
-            return refuse(format!(
-                "--max-held {} is less than the {full} likes of a full batch (--batch-writes {writes}), so no batch could ever fill",
-                self.max_held_deliveries
-            ));
-        }
-        if self.max_held_deliveries < streams {
-            return refuse(format!(
-                "--max-held {} is less than the {streams} streams of --source, so some of them could never be pulled",
-                self.max_held_deliveries
-            ));
-        }
-        if self.lanes == Some(0) {
-            return refuse("--lanes 0 would never commit anything; use 1 or more".to_owned());
-        }
+        self.check_sizes(writes, limits, streams)?;
+        let linger = Setting::Linger(self.linger);
+        let retry_deadline = self.flush.retry_deadline(max_lease);
+        let retry = Setting::RetryDeadline(retry_deadline);
+        let keeps = |lease: Duration| {
+            format!("{{}} is not shorter than the {} s for which {{}} keeps a lease", lease.as_secs())
+        };
         if let Some(lease) = max_lease {
             if self.linger >= lease {
-                return refuse(format!(
-                    "--linger-ms {} is not shorter than the {} s for which --source keeps a lease",
-                    self.linger.as_millis(),
-                    lease.as_secs()
-                ));
+                return Err(ConfigError::new(keeps(lease), [linger, Setting::Source]));
             }
-            if self.flush.retry_deadline >= lease {
-                return refuse(format!(
-                    "--retry-deadline-s {} is not shorter than the {} s for which --source keeps a lease",
-                    self.flush.retry_deadline.as_secs(),
-                    lease.as_secs()
-                ));
+            if retry_deadline >= lease {
+                return Err(ConfigError::new(keeps(lease), [retry, Setting::Source]));
             }
         }
         if self.linger > self.drain_timeout.max(LONGEST_LINGER) {
-            return refuse(format!(
-                "--linger-ms {} is longer than --drain-deadline-s {}: a like would wait for company longer than a shutdown may \
-                 take; a second is long",
-                self.linger.as_millis(),
-                self.drain_timeout.as_secs()
-            ));
+            let told =
+                "{} is longer than {}: a like would wait for company longer than a shutdown may take; a second is long";
+            return Err(ConfigError::new(told, [linger, Setting::DrainTimeout(self.drain_timeout)]));
         }
-        if self.linger >= self.flush.retry_deadline {
-            return refuse(format!(
-                "--linger-ms {} is not shorter than --retry-deadline-s {}, so a like would be given up before it was tried",
-                self.linger.as_millis(),
-                self.flush.retry_deadline.as_secs()
-            ));
+        if self.linger >= retry_deadline {
+            let told = "{} is not shorter than {}, so a like would be given up before it was tried";
+            return Err(ConfigError::new(told, [linger, retry]));
         }
         if let Some(lifetime) = limits.batch_key_lifetime
-            && lifetime <= self.flush.retry_deadline
+            && lifetime <= retry_deadline
         {
-            return refuse(format!(
-                "the batch-key lifetime of {} s (batch_key_lifetime_s in --store) is not longer than --retry-deadline-s {}, so a retry could miss its own key",
-                lifetime.as_secs(),
-                self.flush.retry_deadline.as_secs()
-            ));
+            let told = format!(
+                "the batch-key lifetime of {} s (batch_key_lifetime_s of {{}}) is not longer than {{}}, so a retry could miss \
+                 its own key",
+                lifetime.as_secs()
+            );
+            return Err(ConfigError::new(told, [Setting::Store, retry]));
+        }
+        Ok(())
+    }
+
+    fn check_sizes(&self, writes: usize, limits: &Limits, streams: usize) -> Result<(), ConfigError> {
+        let (batch, held) = (Setting::BatchWrites(writes), Setting::MaxHeldDeliveries(self.max_held_deliveries));
+        if writes < 3 {
+            let told = "{} leaves no room for a like: a commit also holds a shard and its key; use 3 or more";
+            return Err(ConfigError::new(told, [batch]));
+        }
+        if writes > limits.max_writes {
+            let told = format!("{{}} is more than the {} that {{}} takes in one commit", limits.max_writes);
+            return Err(ConfigError::new(told, [batch, Setting::Store]));
+        }
+        let full = self.aggregate(limits).full_batch_likes();
+        if self.max_held_deliveries < full {
+            let told =
+                format!("{{}} is less than the {full} likes of a full batch ({{}}), so no batch could ever fill");
+            return Err(ConfigError::new(told, [held, batch]));
+        }
+        if self.max_held_deliveries < streams {
+            let told =
+                format!("{{}} is less than the {streams} streams of {{}}, so some of them could never be pulled");
+            return Err(ConfigError::new(told, [held, Setting::Source]));
+        }
+        if self.lanes == Some(0) {
+            return Err(ConfigError::new("{} would never commit anything; use 1 or more", [Setting::Lanes(0)]));
         }
         Ok(())
     }
@@ -152,13 +141,6 @@ impl Config {
     #[must_use]
     pub fn held(&self) -> Arc<InFlight> {
         InFlight::new(Budget::new(self.max_held_deliveries, self.max_held_bytes))
-    }
-
-    /// The retry deadline that suits a source: a little less than its lease, and never more than the default.
-    #[must_use]
-    pub fn retry_deadline_for(max_lease: Option<Duration>) -> Duration {
-        let default = flush::Config::default().retry_deadline;
-        max_lease.map_or(default, |lease| default.min(lease.mul_f64(0.9)))
     }
 
     pub(super) fn aggregate(&self, limits: &Limits) -> aggregate::Config {
@@ -224,7 +206,7 @@ mod tests {
     fn sentence(change: impl FnOnce(&mut Config)) -> String {
         let mut config = Config::default();
         change(&mut config);
-        config.check(&LIMITS, Some(Duration::from_secs(3_600)), 600).expect_err("a conflict").0
+        config.check(&LIMITS, Some(Duration::from_secs(3_600)), 600).expect_err("a conflict").to_string()
     }
 
     #[test]
@@ -235,21 +217,21 @@ mod tests {
     #[test]
     fn a_conflict_names_both_settings() {
         let cases = [
-            (sentence(|c| c.max_held_deliveries = 100), ["--max-held 100", "--batch-writes 500"]),
-            (sentence(|c| c.max_held_deliveries = 550), ["--max-held 550", "600 streams of --source"]),
-            (sentence(|c| c.linger = Duration::from_secs(3_600)), ["--linger-ms 3600000", "--source keeps a lease"]),
+            (sentence(|c| c.max_held_deliveries = 100), ["max_held_deliveries 100", "batch_writes 500"]),
+            (sentence(|c| c.max_held_deliveries = 550), ["max_held_deliveries 550", "600 streams of the source"]),
+            (sentence(|c| c.linger = Duration::from_secs(3_600)), ["linger 3600s", "the source keeps a lease"]),
             (
-                sentence(|c| c.flush.retry_deadline = Duration::from_secs(3_600)),
-                ["--retry-deadline-s 3600", "--source keeps a lease"],
+                sentence(|c| c.flush.retry_deadline = Some(Duration::from_secs(3_600))),
+                ["retry_deadline 3600s", "the source keeps a lease"],
             ),
-            (sentence(|c| c.batch_writes = Some(600)), ["--batch-writes 600", "--store"]),
-            (sentence(|c| c.linger = Duration::from_secs(60)), ["--linger-ms 60000", "--drain-deadline-s 25"]),
+            (sentence(|c| c.batch_writes = Some(600)), ["batch_writes 600", "the store"]),
+            (sentence(|c| c.linger = Duration::from_secs(60)), ["linger 60s", "drain_timeout 25s"]),
             (
                 sentence(|c| {
                     c.linger = Duration::from_secs(1);
-                    c.flush.retry_deadline = Duration::from_secs(1);
+                    c.flush.retry_deadline = Some(Duration::from_secs(1));
                 }),
-                ["--linger-ms 1000", "--retry-deadline-s 1"],
+                ["linger 1s", "retry_deadline 1s"],
             ),
         ];
         for (sentence, names) in cases {
@@ -258,13 +240,14 @@ mod tests {
             }
         }
         let short = Limits { batch_key_lifetime: Some(Duration::from_secs(60)), ..LIMITS };
-        let sentence = Config::default().check(&short, None, 1).expect_err("a conflict").0;
-        assert!(sentence.contains("batch_key_lifetime_s") && sentence.contains("--retry-deadline-s"), "{sentence}");
+        let sentence = Config::default().check(&short, None, 1).expect_err("a conflict").to_string();
+        assert!(sentence.contains("batch_key_lifetime_s") && sentence.contains("retry_deadline 3300s"), "{sentence}");
     }
 
     #[test]
     fn the_retry_deadline_stays_below_the_lease() {
-        assert_eq!(Config::retry_deadline_for(Some(Duration::from_secs(10))), Duration::from_secs(9));
-        assert_eq!(Config::retry_deadline_for(None), Duration::from_secs(3_300));
+        let flush = flush::Config::default();
+        assert_eq!(flush.retry_deadline(Some(Duration::from_secs(10))), Duration::from_secs(9));
+        assert_eq!(flush.retry_deadline(None), Duration::from_secs(3_300));
     }
 }

@@ -91,9 +91,36 @@ pub(super) struct Engine {
     _recent: Option<HeldBytes>,
 }
 
+impl Parts {
+    /// What the lanes share.
+    fn shared(
+        &self,
+        work: &Work,
+        drain: &Arc<Drain>,
+        poison: mpsc::Sender<(Receipt, Poison)>,
+        confirmations: mpsc::Sender<Confirmation>,
+    ) -> flush::Shared {
+        flush::Shared {
+            store: Arc::clone(&self.store),
+            health: Arc::clone(&self.health),
+            aggregator: Arc::clone(&work.aggregator),
+            held: Arc::clone(&self.held),
+            progress: Arc::clone(&self.progress),
+            poison,
+            confirmations,
+            waiting: Arc::clone(&work.waiting),
+            drain: Arc::clone(drain),
+            max_leaving: self.config.a_share(),
+            recent: flush::Recent::default(),
+            config: self.config.flush,
+            retry_deadline: self.config.flush.retry_deadline(self.source.max_lease()),
+        }
+    }
+}
+
 impl Engine {
     pub(super) fn start(parts: Parts) -> Self {
-        let Parts { source, store, health, held, progress, config } = &parts;
+        let Parts { source, store, held, progress, config, .. } = &parts;
         let limits = store.limits();
         let mut aggregate = config.aggregate(&limits);
         // Nothing is held yet, so there is room.
@@ -106,20 +133,7 @@ impl Engine {
         let (confirmations, confirmations_in) = mpsc::channel(MAX_CONFIRMATIONS);
         let work =
             Arc::new(Work::new(Arc::new(Aggregator::new(aggregate)), Arc::clone(held), source.max_outstanding()));
-        let shared = Arc::new(flush::Shared {
-            store: Arc::clone(store),
-            health: Arc::clone(health),
-            aggregator: Arc::clone(&work.aggregator),
-            held: Arc::clone(held),
-            progress: Arc::clone(progress),
-            poison: poison.clone(),
-            confirmations: confirmations.clone(),
-            waiting: Arc::clone(&work.waiting),
-            drain: Arc::clone(&drain),
-            max_leaving: config.a_share(),
-            recent: flush::Recent::default(),
-            config: config.flush,
-        });
+        let shared = Arc::new(parts.shared(&work, &drain, poison.clone(), confirmations.clone()));
         let mut engine = Self {
             work,
             end: End { drain, timeout: config.drain_timeout },
@@ -201,7 +215,7 @@ impl Engine {
             heartbeat: progress.heartbeats().add(Name::Quarantine),
             confirmations: shared.confirmations.clone(),
             backoff: config.flush.backoff,
-            retry_deadline: config.flush.retry_deadline,
+            retry_deadline: shared.retry_deadline,
             drain: Arc::clone(&self.end.drain),
             share: config.a_share(),
         };

@@ -4,8 +4,18 @@ use super::super::ConnectError;
 use crate::common::adapter_url::{AdapterUrl, Known, UrlError};
 use std::time::Duration;
 
-/// What the URL says, with defaults for what it leaves out.
+/// A subscription and how it is pulled: what a URL says, or what an application sets.
+///
+/// ```
+/// use hotcount::source::pubsub::Options;
+/// use std::time::Duration;
+///
+/// let options = Options::new("my-project", "likes").streams(4).max_lease(Duration::from_secs(600));
+/// assert_eq!(options, Options::parse("pubsub://my-project/likes?streams=4&max_lease_s=600")?);
+/// # Ok::<(), hotcount::source::ConnectError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Options {
     /// The project's id.
     pub project: String,
@@ -55,6 +65,90 @@ const KNOWN: &[Known] = &[
 const EXPECTED: &str = "write it as pubsub://PROJECT/SUBSCRIPTION";
 
 impl Options {
+    /// A subscription, with the defaults for everything else. [`PubSub::open`](super::PubSub::open) checks what is set.
+    #[must_use]
+    pub fn new(project: impl Into<String>, subscription: impl Into<String>) -> Self {
+        Self {
+            project: project.into(),
+            subscription: subscription.into(),
+            streams: 32,
+            outstanding: 250,
+            extension: Duration::from_secs(60),
+            max_lease: Duration::from_secs(60 * 60),
+            idle: Duration::from_secs(5 * 60),
+            emulator: None,
+            topic: None,
+            exactly_once: None,
+        }
+    }
+
+    /// Sets [`Options::streams`].
+    #[must_use]
+    pub fn streams(self, streams: usize) -> Self {
+        Self { streams, ..self }
+    }
+
+    /// Sets [`Options::outstanding`].
+    #[must_use]
+    pub fn outstanding(self, outstanding: u32) -> Self {
+        Self { outstanding, ..self }
+    }
+
+    /// Sets [`Options::extension`].
+    #[must_use]
+    pub fn extension(self, extension: Duration) -> Self {
+        Self { extension, ..self }
+    }
+
+    /// Sets [`Options::max_lease`].
+    #[must_use]
+    pub fn max_lease(self, max_lease: Duration) -> Self {
+        Self { max_lease, ..self }
+    }
+
+    /// Sets [`Options::idle`].
+    #[must_use]
+    pub fn idle(self, idle: Duration) -> Self {
+        Self { idle, ..self }
+    }
+
+    /// Sets [`Options::emulator`].
+    #[must_use]
+    pub fn emulator(self, host_port: impl Into<String>) -> Self {
+        Self { emulator: Some(host_port.into()), ..self }
+    }
+
+    /// Sets [`Options::exactly_once`].
+    #[must_use]
+    pub fn exactly_once(self, exactly_once: bool) -> Self {
+        Self { exactly_once: Some(exactly_once), ..self }
+    }
+
+    /// What is wrong with these options.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let within = |name: &str, value: u64, (least, most): (u64, u64)| match (least..=most).contains(&value) {
+            true => Ok(()),
+            false => Err(format!("{name} must be a number from {least} to {most}")),
+        };
+        // A project's id may have a domain in front: `example.com:project`.
+        let legal_in_project = |c: char| c.is_ascii_alphanumeric() || "-.:".contains(c);
+        if self.project.is_empty() || !self.project.chars().all(legal_in_project) {
+            return Err("it names no project: letters, digits and -.: make its id".to_owned());
+        }
+        if !is_id(&self.subscription) {
+            return Err(format!("the subscription is no legal id: {ID}"));
+        }
+        within("streams", self.streams as u64, (1, 256))?;
+        within("outstanding", self.outstanding.into(), (1, 100_000))?;
+        within("extension_s", self.extension.as_secs(), (10, 600))?;
+        within("max_lease_s", self.max_lease.as_secs(), (10, 86_400))?;
+        within("idle_s", self.idle.as_secs(), (10, 86_400))?;
+        if self.max_lease < self.extension {
+            return Err("max_lease_s is shorter than extension_s".to_owned());
+        }
+        Ok(())
+    }
+
     /// Reads a URL.
     ///
     /// # Errors
@@ -69,35 +163,26 @@ impl Options {
         if url.scheme() != "pubsub" {
             return Err(url.refused(EXPECTED));
         }
-        // A project's id may have a domain in front: `example.com:project`.
-        let legal_in_project = |c: char| c.is_ascii_alphanumeric() || "-.:".contains(c);
-        if project.is_empty() || !project.chars().all(legal_in_project) {
-            return Err(url.refused("it names no project: letters, digits and -.: make its id"));
-        }
-        if !is_id(subscription) {
-            return Err(url.refused(format!("the subscription is no legal id: {ID}")));
-        }
+        let default = Self::new(project, subscription);
+        default.check().map_err(|problem| url.refused(problem))?;
         let given = url.options(KNOWN)?;
         let topic = given.read("topic", &format!("a legal id, {ID}, or projects/PROJECT/topics/ID"), |topic| {
             let id = topic.strip_prefix("projects/").and_then(|rest| rest.split_once("/topics/")).map(|(_, id)| id);
             is_id(id.unwrap_or(topic)).then(|| topic.to_owned())
         })?;
         let options = Self {
-            project: project.clone(),
-            subscription: subscription.clone(),
             // The bounds fit in both types.
-            streams: given.number("streams", 1..=256)?.unwrap_or(32) as usize,
-            outstanding: given.number("outstanding", 1..=100_000)?.unwrap_or(250) as u32,
-            extension: given.seconds("extension_s", 10..=600)?.unwrap_or(Duration::from_secs(60)),
-            max_lease: given.seconds("max_lease_s", 10..=86_400)?.unwrap_or(Duration::from_secs(60 * 60)),
-            idle: given.seconds("idle_s", 10..=86_400)?.unwrap_or(Duration::from_secs(5 * 60)),
+            streams: given.number("streams", 1..=256)?.map_or(default.streams, |streams| streams as usize),
+            outstanding: given.number("outstanding", 1..=100_000)?.map_or(default.outstanding, |most| most as u32),
+            extension: given.seconds("extension_s", 10..=600)?.unwrap_or(default.extension),
+            max_lease: given.seconds("max_lease_s", 10..=86_400)?.unwrap_or(default.max_lease),
+            idle: given.seconds("idle_s", 10..=86_400)?.unwrap_or(default.idle),
             emulator: given.host_port("emulator")?,
             topic,
             exactly_once: given.flag("exactly_once")?,
+            ..default
         };
-        if options.max_lease < options.extension {
-            return Err(url.refused("max_lease_s is shorter than extension_s"));
-        }
+        options.check().map_err(|problem| url.refused(problem))?;
         Ok(options)
     }
 
@@ -139,6 +224,23 @@ mod tests {
         assert_eq!(options.subscription_path(), "projects/example.com:demo/subscriptions/likes");
         assert_eq!((options.streams, options.outstanding), (32, 250));
         assert_eq!((options.extension.as_secs(), options.max_lease.as_secs()), (60, 3_600));
+    }
+
+    #[test]
+    fn options_that_are_set_are_checked_as_those_of_a_url_are() {
+        let fine = Options::new("demo", "likes");
+        assert_eq!(fine.check(), Ok(()));
+        for (options, expected) in [
+            (Options::new("", "likes"), "it names no project"),
+            (Options::new("demo", "li"), "the subscription is no legal id"),
+            (fine.clone().streams(0), "streams must be a number from 1 to 256"),
+            (fine.clone().outstanding(0), "outstanding must be"),
+            (fine.clone().max_lease(Duration::from_secs(30)), "shorter"),
+            (fine.clone().idle(Duration::ZERO), "idle_s must be"),
+        ] {
+            let told = options.check().expect_err("it is wrong");
+            assert!(told.contains(expected), "{told}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::common::adapter_url::{AdapterUrl, Known, emulator_of};
 use crate::like::batch::BatchKey;
-use crate::store::{ConnectError, hex_of_sha256};
+use crate::store::{ConnectError, Options, hex_of_sha256};
 use std::borrow::Cow;
 use std::time::Duration;
 
@@ -30,6 +30,13 @@ const KNOWN: &[Known] = &[
     Known::new("members_by", "cell or scan"),
 ];
 
+/// What a prefix may be.
+const PREFIXES: &str = "letters, digits, '-' or '_', and not begin with '__'";
+
+fn is_prefix(prefix: &str) -> bool {
+    only(prefix, "-_") && prefix.len() <= MAX_PREFIX_BYTES && !prefix.starts_with("__")
+}
+
 /// How the members of a post are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MembersBy {
@@ -56,6 +63,95 @@ pub struct Address {
 }
 
 impl Address {
+    /// The default database of a project, with the defaults for everything else. [`Firestore::open`](super::Firestore::open)
+    /// checks what is set.
+    ///
+    /// ```
+    /// use hotcount::store::firestore::Address;
+    ///
+    /// let address = Address::new("my-project").with_database("counters").with_prefix("stars");
+    /// # let _ = address;
+    /// ```
+    #[must_use]
+    pub fn new(project: impl Into<String>) -> Self {
+        Self {
+            project: project.into(),
+            database: DEFAULT_DATABASE.to_owned(),
+            prefix: PREFIX.to_owned(),
+            consumer: Options::default().consumer,
+            batch_key_lifetime: BATCH_KEY_LIFETIME,
+            emulator: None,
+            members_by: None,
+        }
+    }
+
+    /// Another database than the default one.
+    #[must_use]
+    pub fn with_database(self, database: impl Into<String>) -> Self {
+        Self { database: database.into(), ..self }
+    }
+
+    /// What the names of the collections begin with.
+    #[must_use]
+    pub fn with_prefix(self, prefix: impl Into<String>) -> Self {
+        Self { prefix: prefix.into(), ..self }
+    }
+
+    /// Whose batches and poison these are: two consumers of one topic never share them.
+    #[must_use]
+    pub fn for_consumer(self, consumer: impl Into<String>) -> Self {
+        Self { consumer: consumer.into(), ..self }
+    }
+
+    /// How long a batch key is kept: longer than any message waits for its redelivery.
+    #[must_use]
+    pub fn with_batch_key_lifetime(self, batch_key_lifetime: Duration) -> Self {
+        Self { batch_key_lifetime, ..self }
+    }
+
+    /// `HOST:PORT` of an emulator.
+    #[must_use]
+    pub fn on_emulator(self, host_port: impl Into<String>) -> Self {
+        Self { emulator: Some(host_port.into()), ..self }
+    }
+
+    pub(super) fn or_on_emulator(self, host_port: Option<String>) -> Self {
+        Self { emulator: self.emulator.or(host_port), ..self }
+    }
+
+    /// `firestore://PROJECT/DATABASE`, for sentences.
+    pub(super) fn name(&self) -> String {
+        format!("firestore://{}/{}", self.project, self.database)
+    }
+
+    /// What Firestore would refuse as part of a name.
+    pub(super) fn check(&self) -> Result<(), String> {
+        if !only(&self.project, "-.:") {
+            return Err(format!("it names no project; {EXPECTED}"));
+        }
+        if self.database != DEFAULT_DATABASE && !only(&self.database, "-") {
+            return Err(format!("it names no database; {EXPECTED}"));
+        }
+        if !is_prefix(&self.prefix) {
+            return Err(format!("prefix must be {PREFIXES}"));
+        }
+        if self.batch_key_lifetime.as_secs() < 1 {
+            return Err("batch_key_lifetime_s must be seconds, 1 or more".to_owned());
+        }
+        // A colon would make the keys of consumer `a:b` look like keys of consumer `a`.
+        let consumer = &self.consumer;
+        if consumer.is_empty()
+            || consumer.len() > MAX_CONSUMER_BYTES
+            || consumer.contains(['/', ':'])
+            || consumer.starts_with("__")
+        {
+            return Err(format!(
+                "the consumer '{consumer}' must be 1 to {MAX_CONSUMER_BYTES} bytes without '/' or ':', and not begin with '__'"
+            ));
+        }
+        Ok(())
+    }
+
     /// Reads `firestore://PROJECT[/DATABASE]` with the options `prefix`, `batch_key_lifetime_s` and `emulator`; without
     /// the last, `emulator_host` (the environment's `FIRESTORE_EMULATOR_HOST`) holds.
     ///
@@ -70,40 +166,22 @@ impl Address {
             _ => return Err(url.refused(EXPECTED).into()),
         };
         let database = if database.is_empty() { DEFAULT_DATABASE } else { database };
-        if url.scheme() != "firestore" || !only(project, "-.:") {
+        if url.scheme() != "firestore" {
             return Err(url.refused(format!("it names no project; {EXPECTED}")).into());
         }
-        if database != DEFAULT_DATABASE && !only(database, "-") {
-            return Err(url.refused(format!("it names no database; {EXPECTED}")).into());
-        }
+        let default = Self::new(project).with_database(database).for_consumer(consumer);
+        default.check().map_err(|problem| url.refused(problem))?;
         let options = url.options(KNOWN)?;
-        let prefix = options.read("prefix", "letters, digits, '-' or '_', and not begin with '__'", |prefix| {
-            let legal = only(prefix, "-_") && prefix.len() <= MAX_PREFIX_BYTES && !prefix.starts_with("__");
-            legal.then(|| prefix.to_owned())
-        })?;
+        let prefix = options.read("prefix", PREFIXES, |prefix| is_prefix(prefix).then(|| prefix.to_owned()))?;
         let by = [("cell", MembersBy::Cell), ("scan", MembersBy::Scan)];
-        let address = Self {
-            project: project.clone(),
-            database: database.to_owned(),
-            prefix: prefix.unwrap_or_else(|| PREFIX.to_owned()),
-            consumer: consumer.to_owned(),
-            batch_key_lifetime: options
-                .seconds("batch_key_lifetime_s", 1..=u32::MAX.into())?
-                .unwrap_or(BATCH_KEY_LIFETIME),
+        let lifetime = options.seconds("batch_key_lifetime_s", 1..=u32::MAX.into())?;
+        Ok(Self {
+            prefix: prefix.unwrap_or(default.prefix),
+            batch_key_lifetime: lifetime.unwrap_or(default.batch_key_lifetime),
             emulator: options.host_port("emulator")?.or_else(|| emulator_of(emulator_host)),
             members_by: options.choice("members_by", &by)?,
-        };
-        // A colon would make the keys of consumer `a:b` look like keys of consumer `a`.
-        if consumer.is_empty()
-            || consumer.len() > MAX_CONSUMER_BYTES
-            || consumer.contains(['/', ':'])
-            || consumer.starts_with("__")
-        {
-            return Err(url.refused(format!(
-                "the consumer '{consumer}' must be 1 to {MAX_CONSUMER_BYTES} bytes without '/' or ':', and not begin with '__'"
-            )).into());
-        }
-        Ok(address)
+            ..default
+        })
     }
 
     /// The project's id.

@@ -40,7 +40,7 @@ impl Firestore {
         let Some(document) = found.get(&name) else { return Ok(None) };
         read(self.layout, document).map(Some).map_err(|fault| {
             let advice = match fault {
-                StoredFault::Newer(_) => "run that version, or another --consumer",
+                StoredFault::Newer(_) => "run that version, or another consumer",
                 StoredFault::Unreadable(_) => {
                     "stop this consumer's workers and delete the document; the first worker that starts then keeps its own"
                 }
