@@ -21,7 +21,11 @@ async fn asked_to_stop() {
 async fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [project, subscription, address] = &arguments[..] else { anyhow::bail!("PROJECT SUBSCRIPTION ADDR") };
-    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .with_env_filter("embed=info,hotcount=info")
+        .init();
     let metrics = metrics_exporter_prometheus::PrometheusBuilder::new().install_recorder()?;
     telemetry::describe();
 
@@ -33,6 +37,7 @@ async fn main() -> anyhow::Result<()> {
     let health = hotcount::http_api::health(move || progress.not_ready());
     let app = health.route("/metrics", get(move || async move { metrics.render() }));
     let listener = tokio::net::TcpListener::bind(address).await?;
+    tracing::info!("http://{}", listener.local_addr()?);
     let server = axum::serve(listener, app).with_graceful_shutdown(asked_to_stop());
     let (report, served) = tokio::join!(worker, server);
     served?;

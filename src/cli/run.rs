@@ -8,7 +8,7 @@ use anyhow::Context;
 use axum::Router;
 use axum::routing::get;
 use clap::Args;
-use hotcount::engine::pipeline::{self, EngineError};
+use hotcount::engine::pipeline::{self, EngineError, Report};
 use hotcount::engine::progress::{Counted, Progress};
 use hotcount::http_api::server::{Limits, Server, connections_beside_the_store};
 use hotcount::source::in_flight::InFlight;
@@ -128,13 +128,17 @@ impl Run {
             },
             None => closed.await?,
         }
-        let report = report.map_err(with_flags)?;
+        self.conclude(&report.map_err(with_flags)?, &progress)
+    }
+
+    /// Prints the closing report.
+    fn conclude(&self, report: &Report, progress: &Progress) -> anyhow::Result<Exit> {
         let counted = report.counted;
         if self.json {
             let result = Outcome { counted, unconfirmed_acks: report.unconfirmed };
             line(&serde_json::to_string(&result)?)?;
         } else {
-            line(&summary(&report, &progress))?;
+            line(&summary(report, progress))?;
         }
         Ok(if counted.left == 0 { Exit::Done } else { Exit::LeftToRedelivery })
     }

@@ -13,9 +13,9 @@ pub const DELIVERY_BYTES: usize = 512;
 pub struct Budget {
     max_deliveries: usize,
     max_bytes: usize,
-    /// InFlight now.
+    /// Held now.
     deliveries: AtomicUsize,
-    /// InFlight or reserved. One counter, because two that are read one after the other can both have changed meanwhile and
+    /// Held or reserved. One counter, because two that are read one after the other can both have changed meanwhile and
     /// look as before, and then more is granted than there is. What was reserved counts twice for a moment, from when it
     /// is held until it is no longer reserved, and never not at all.
     taken: AtomicUsize,

@@ -37,7 +37,7 @@ async fn backup(State(Copies { store, room }): State<Copies>) -> Result<Response
         return Err(Refusal::new(StatusCode::TOO_MANY_REQUESTS, problem));
     };
     let chunks = store.backup().await?.map(move |chunk| {
-        // InFlight until the last chunk is read, or nobody reads any more.
+        // Held until the last chunk is read, or nobody reads any more.
         let _room = &room;
         chunk
     });

@@ -59,7 +59,7 @@ impl Client {
 
     async fn send(&self, request: RequestBuilder) -> Result<Response, StoreError> {
         request.send().await.map_err(|error| {
-            let problem = format!("{} does not answer: is it running, with --http?", self.name());
+            let problem = format!("{} does not answer: is it running, and is that its address?", self.name());
             StoreError::caused(ErrorClass::Unknown, problem, error)
         })
     }

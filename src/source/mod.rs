@@ -1,7 +1,7 @@
 //! The source port: where deliveries come from, and where their ack tokens are made.
 //!
 //! A source does not know what a like is. An adapter is chosen by URL in [`crate::connect`] and passes the one
-//! conformance suite in `tests/source_conformance.rs`.
+//! conformance suite in `tests/pubsub/conformance.rs`.
 
 pub mod ack;
 #[cfg(feature = "http")]

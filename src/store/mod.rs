@@ -1,6 +1,6 @@
 //! The store port: where memberships, shards, batch keys and quarantine live.
 //!
-//! A store knows neither sources nor acks. An adapter is chosen by URL in [`crate::connect`] and passes the one conformance suite in `tests/store_conformance.rs`.
+//! A store knows neither sources nor acks. An adapter is chosen by URL in [`crate::connect`] and passes the one conformance suite in `tests/stores/conformance.rs`.
 
 #[cfg(feature = "embedded")]
 pub mod embedded;

@@ -6,10 +6,13 @@ mod alone;
 mod contended;
 mod failures;
 #[path = "../support/faults.rs"]
-#[allow(dead_code, reason = "shared by several test binaries")]
+#[allow(dead_code, unreachable_pub, reason = "shared by several test binaries")]
 mod faults;
+mod load;
+mod load_drive;
 mod modelled;
 mod poison;
+mod reprocess;
 mod source_checks;
 mod store_as_a_whole;
 mod streams;

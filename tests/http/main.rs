@@ -1,6 +1,5 @@
 //! The door of a worker, with the real binary and bytes that no client library sends: what is refused and how, who is kept
 //! waiting, and how much memory a crowd can make it hold.
-#![cfg(all(feature = "cli", feature = "embedded"))]
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot set up its parts fails")]
 
 mod crowd;

@@ -34,7 +34,7 @@ async fn duplicates_are_counted_at_each_layer_that_sees_them_incident_10() {
     for line in [
         "hotcount_deliveries_folded_total 1",
         "hotcount_batches_total{replayed=\"true\"} 1",
-        "hotcount_likes_duplicate_total{layer=\"window\"} 1",
+        "hotcount_likes_duplicate_total{layer=\"recent\"} 1",
     ] {
         assert!(seen.lines().any(|l| l == line), "{line} in\n{seen}");
     }

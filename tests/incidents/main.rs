@@ -1,6 +1,5 @@
 //! What went wrong for others who run this kind of job, brought about here, a test for each. `tests/README.md` says what
 //! each number stands for and where it was reported.
-#![cfg(all(feature = "cli", feature = "firestore", feature = "pubsub"))]
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot set up its parts fails")]
 
 mod binary;

@@ -1,7 +1,6 @@
 //! Every parser of outside input, on bytes that are nearly right and on bytes that are not. The checks themselves, the fuzz
 //! targets and the seeds are in `fuzz/`, so a finding of the fuzzer becomes a seed, and a seed is tried here for ever.
 
-#![cfg(all(feature = "embedded", feature = "firestore", feature = "http", feature = "pubsub"))]
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot read its seeds fails")]
 
 #[path = "../../fuzz/src/lib.rs"]

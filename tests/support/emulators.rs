@@ -95,7 +95,7 @@ fn host_of(shared: &Result<Emulator, String>, what: &str) -> Option<String> {
 
 struct Emulator {
     host: String,
-    /// InFlight for its pipe alone: closing it ends the emulator.
+    /// Held for its pipe alone: closing it ends the emulator.
     _lifeline: Option<ChildStdin>,
 }
 

@@ -64,7 +64,7 @@ pub(super) struct State {
 pub(super) enum Place {
     /// On a lane, which takes no other batch meanwhile.
     Lane,
-    /// Contended, where it is in nobody's way.
+    /// On a contended lane, in the way of no other batch.
     Contended,
 }
 

@@ -34,7 +34,7 @@ pub(super) struct Place {
     pub(super) store: PathBuf,
     /// What makes the checksums of this store its own.
     pub(super) salt: u64,
-    /// InFlight while the store is open; nothing is locked where only reading finds no lock file.
+    /// Held while the store is open; nothing is locked where only reading finds no lock file.
     _lock: Option<File>,
 }
 

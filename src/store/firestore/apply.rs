@@ -44,9 +44,25 @@ struct Seen {
     undecidable: Vec<Undecidable>,
 }
 
+/// What reading again came to.
+enum Again {
+    /// The batch key is there: an earlier commit of this batch did it.
+    Committed(Applied),
+    Seen(Seen),
+}
+
+fn refused_without_a_change(status: Status) -> StoreError {
+    let told = format!(
+        "Firestore refuses a commit although no document of it changed; is the database there, and in Native mode? ({:?}: {})",
+        status.code(),
+        status.message()
+    );
+    StoreError::caused(class_of(status.code()), told, status)
+}
+
 impl Firestore {
-    /// See the port. A concurrent writer with the same members makes this commit fail, never count twice; a concurrent writer with the same key (a
-    /// commit whose answer was lost) makes it return that commit's outcome.
+    /// See the port. A concurrent writer with the same members makes this commit fail, never count twice; one with the same
+    /// key (a commit whose answer was lost) makes it return that commit's outcome.
     pub(super) async fn apply_batch(&self, batch: &Batch, attempt: Attempt) -> Result<Applied, StoreError> {
         let key = self.address.batch(batch.key());
         let mut members = Members::of(self, batch);
@@ -88,26 +104,10 @@ impl Firestore {
                 Some(place) if members.known[place] != Known::Assumed || wrong_guesses < WRONG_GUESSES => vec![place],
                 _ => all.clone(),
             };
-            let mut names = vec![key.clone()];
-            names.extend(places.iter().map(|place| members.names[*place].clone()));
-            let found = self.get(names, None).await.map_err(failure)?;
-            if let Some(document) = found.get(&key) {
-                return Ok(read_key(document, likes));
-            }
-            let mut seen = members.see(self.layout, batch, &places, &found);
-            if !seen.undecidable.is_empty() {
-                if places.len() < likes {
-                    // The others that cannot be read either are named with it, rather than one by one.
-                    self.read_all(&mut members, batch).await?;
-                }
-                return Err(StoreError::undecidable(seen.undecidable));
-            }
-            // What was there when the commit was refused and is not there now was deleted in between.
-            if let Some(place) = named
-                && members.known[place] == Known::Missing
-            {
-                seen.changed = vec![place];
-            }
+            let seen = match self.read_again(&key, batch, &mut members, &places, named).await? {
+                Again::Committed(applied) => return Ok(applied),
+                Again::Seen(seen) => seen,
+            };
             if !seen.changed.is_empty() {
                 if raced {
                     return Err(StoreError::caused(
@@ -121,18 +121,43 @@ impl Firestore {
                 wrong_guesses += 1;
             } else {
                 // Nobody raced, so the same commit would be refused for ever.
-                return Err(StoreError::caused(
-                    class_of(status.code()),
-                    format!(
-                        "Firestore refuses a commit although no document of it changed; is the database there, and in Native \
-                         mode? ({:?}: {})",
-                        status.code(),
-                        status.message()
-                    ),
-                    status,
-                ));
+                return Err(refused_without_a_change(status));
             }
         }
+    }
+
+    /// Reads the batch key and the members in question again, after a commit was refused; `named` is the one that Firestore
+    /// named.
+    async fn read_again(
+        &self,
+        key: &str,
+        batch: &Batch,
+        members: &mut Members,
+        places: &[usize],
+        named: Option<usize>,
+    ) -> Result<Again, StoreError> {
+        let likes = batch.likes().len();
+        let mut names = vec![key.to_owned()];
+        names.extend(places.iter().map(|place| members.names[*place].clone()));
+        let found = self.get(names, None).await.map_err(failure)?;
+        if let Some(document) = found.get(key) {
+            return Ok(Again::Committed(read_key(document, likes)));
+        }
+        let mut seen = members.see(self.layout, batch, places, &found);
+        if !seen.undecidable.is_empty() {
+            if places.len() < likes {
+                // The others that cannot be read either are named with it, rather than one by one.
+                self.read_all(members, batch).await?;
+            }
+            return Err(StoreError::undecidable(seen.undecidable));
+        }
+        // What was there when the commit was refused and is not there now was deleted in between.
+        if let Some(place) = named
+            && members.known[place] == Known::Missing
+        {
+            seen.changed = vec![place];
+        }
+        Ok(Again::Seen(seen))
     }
 
     /// Reads the memberships of all members.
