@@ -94,7 +94,7 @@ impl Http {
     /// When the URL has anything else.
     pub fn connect(url: &str) -> Result<Self, ConnectError> {
         let url = AdapterUrl::parse(url)?;
-        url.placeless("write --source http: and give the address with --http ADDR")?;
+        url.placeless("write it as http: alone; `hotcount run --http ADDR` takes the address")?;
         let options = url.options(KNOWN)?;
         Ok(Self::new(options.seconds("deadline_s", 1..=86_400)?.unwrap_or(DEADLINE)))
     }

@@ -81,7 +81,7 @@ table! {
     CounterBy ClosedConnections, "hotcount_http_connections_closed_total",
         "Connections that the worker closed: there were as many as there may be, no descriptor was left, or the peer took too long.",
         "why" in ["limit", "descriptors", "head", "body", "answer", "rest"];
-    Gauge HttpConnections, "hotcount_http_connections", "Connections to --http that are open.";
+    Gauge HttpConnections, "hotcount_http_connections", "Open connections to the HTTP server.";
     Gauge HeldDeliveries, "hotcount_held_deliveries", "Deliveries held now, from pull to settling.";
     Gauge HeldBytes, "hotcount_held_bytes", "Bytes held now: deliveries from pull to settling, bodies that are read, pages that are answered.";
     Gauge Buffered, "hotcount_buffered_likes", "Likes that wait in the buffer for a commit.";

@@ -2,7 +2,6 @@
 
 use crate::{code_of, module_of, place_of, production_files, root};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
 /// Which rooms a room may name. Data flows one way: source → decode → aggregate → flush → store → ack. `like` and `common`
 /// name nothing else, the ports name those two, and every other room names ports. An adapter names its port and what the

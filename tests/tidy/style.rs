@@ -136,9 +136,13 @@ fn every_function_fits_on_a_screen() {
 /// A library is set by fields. Whole commands, for a user to run, are another thing.
 #[test]
 fn the_library_does_not_speak_of_flags() {
+    let mut spoken = Vec::new();
     for path in production_files() {
         let (room, _) = place_of(&path);
-        if ["cli", "lab", "main"].contains(&room.as_str()) {
+        // What setup prints are commands of gcloud.
+        if ["cli", "lab", "main"].contains(&room.as_str())
+            || ["setup/commands.rs", "firestore/setup.rs"].iter().any(|file| path.ends_with(file))
+        {
             continue;
         }
         let code = code_of(&path);
@@ -150,8 +154,9 @@ fn the_library_does_not_speak_of_flags() {
                 let flag = quoted.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').find(|word| {
                     word.strip_prefix("--").is_some_and(|name| name.starts_with(|c: char| c.is_ascii_lowercase()))
                 });
-                assert!(flag.is_none(), "{}: {line}", path.display());
+                spoken.extend(flag.map(|_| format!("{}: {line}", path.display())));
             }
         }
     }
+    assert!(spoken.is_empty(), "{}", spoken.join("\n"));
 }

@@ -123,7 +123,9 @@ fn describe_damage(damage: &impl std::fmt::Display, path: &str) -> String {
 /// Why a store does not open.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum OpenError {
-    #[error("another process has it open: stop it, or read its counts with --store http://ADDR of the running worker")]
+    #[error(
+        "another process has it open: stop it, or read its counts through that worker, whose store URL is http://ADDR"
+    )]
     Locked,
     #[error("there is no store: check the path; hotcount run and hotcount replay make one")]
     Missing,
