@@ -91,7 +91,7 @@ async fn a_second_opener_is_told_to_ask_the_running_worker() {
     let directory = TempDir::new().expect("a directory");
     let store = open(directory.path(), "").await;
     let error = try_open(directory.path(), "").await.err().expect("it is locked").to_string();
-    assert!(error.contains("another process") && error.contains("--store http://ADDR"), "{error}");
+    assert!(error.contains("another process") && error.contains("http://ADDR"), "{error}");
     store.close().await.expect("closed");
     open(directory.path(), "").await;
 }
