@@ -12,9 +12,9 @@ fi
 export HOTCOUNT_REQUIRE_EMULATORS=1
 ran=0
 targets=(--lib --bins)
-for test in tests/*.rs tests/*/main.rs; do
+for test in tests/*/main.rs; do
   name=${test%/main.rs}
-  name=$(basename "${name%.rs}")
+  name=$(basename "$name")
   # These have names of their own for what they try; their --help says how to run them.
   [[ $name =~ ^(interleavings|killed|simulation)$ ]] || targets+=(--test "$name")
 done
